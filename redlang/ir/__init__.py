@@ -1,0 +1,1 @@
+"""The intermediate representations: nodes, their printer, verifier and interpreters."""
