@@ -1,0 +1,1 @@
+"""Tools for testing kernels, in redlang's own suite and in yours."""
