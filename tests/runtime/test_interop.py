@@ -1,0 +1,178 @@
+"""Arrays of each library: what they hold, where they lie, and how results go back."""
+
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+
+from redlang.ir.types import DTYPES
+from redlang.runtime import foreign, interop
+from redlang.runtime.dlpack import read_capsule, row_major
+from redlang.runtime.memory import NUMPY_DTYPES, layout_class
+
+
+@pytest.mark.parametrize("name", list(DTYPES))
+def test_numpy_holds_every_element_type(name):
+    array = interop.NUMPY.empty((2, 3), DTYPES[name], "cpu")
+    memory = interop.NUMPY.memory(array)
+    assert memory.dtype == DTYPES[name]
+    assert (memory.shape, memory.strides, memory.device) == ((2, 3), (3, 1), "cpu")
+    assert memory.problem == ("", "")
+
+
+@pytest.mark.parametrize("name", list(DTYPES))
+def test_torch_holds_every_element_type(name):
+    tensor = interop.TORCH.empty((2, 3), DTYPES[name], "cpu").zero_()
+    memory = interop.TORCH.memory(tensor)
+    assert memory.dtype == DTYPES[name]
+    assert memory.device == "cpu"
+    view = interop.TORCH.to_numpy(tensor)
+    assert view.dtype == NUMPY_DTYPES[name]
+    assert interop.NUMPY.memory(view).address == memory.address
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x,
+        lambda x: x.T,
+        lambda x: x[:, ::2],
+        lambda x: x[::-1],
+        lambda x: x[1:, :],
+        lambda x: np.broadcast_to(x[0], (3, 8)),
+        lambda x: x[0, 0],
+        lambda x: x[:0],
+    ],
+)
+def test_strides_count_elements_whatever_the_view(view):
+    array = np.asarray(view(np.arange(48, dtype=np.int16).reshape(6, 8)))
+    memory = interop.NUMPY.memory(array)
+    assert memory.strides == tuple(s // 2 for s in array.strides)
+    assert memory.shape == array.shape
+
+
+def test_foreign_byte_order_and_unknown_types_are_named():
+    assert interop.NUMPY.memory(np.zeros(2, ">f4")).dtype == "float32 in foreign byte order"
+    assert interop.NUMPY.memory(np.zeros(2, np.complex64)).dtype == "complex64"
+    assert interop.NUMPY.memory(np.zeros(2, ml_dtypes.float8_e4m3)).dtype == "float8_e4m3"
+    assert interop.TORCH.memory(torch.zeros(2, dtype=torch.complex64)).dtype == "complex64"
+
+
+def test_a_field_of_packed_records_has_a_remedy():
+    records = np.zeros(3, [("flag", "i1"), ("value", "f4")])
+    problem, hint = interop.NUMPY.memory(records["value"]).problem
+    assert "5" in problem
+    assert "ascontiguousarray" in hint
+    assert interop.NUMPY.mark(records["value"]) != interop.NUMPY.mark(np.zeros(3, np.float32))
+
+
+def test_a_masked_array_never_passes_for_a_plain_one():
+    masked = np.ma.masked_array(np.zeros(3), mask=[0, 1, 0])
+    assert interop.NUMPY.memory(masked).problem[0] == "is a masked array"
+    assert isinstance(interop.MARKS[type(masked)](masked), interop.Foreign)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "words"),
+    [
+        (torch.zeros(2, 2).to_sparse(), "sparse"),
+        (torch.zeros(2, requires_grad=True), "gradient"),
+        (torch.zeros(2, dtype=torch.complex64).conj().imag, "negated"),
+    ],
+)
+def test_tensors_that_cannot_be_read_say_why(tensor, words):
+    assert words in interop.TORCH.memory(tensor).problem[0]
+
+
+def test_a_gradient_is_no_matter_under_no_grad():
+    tensor = torch.zeros(2, requires_grad=True)
+    tracked = interop.TORCH.mark(tensor)
+    with torch.no_grad():
+        assert interop.TORCH.mark(tensor) != tracked
+        assert interop.TORCH.memory(tensor).problem == ("", "")
+
+
+def test_marks_tell_apart_what_needs_another_kernel():
+    x = np.zeros((4, 6), np.float32)
+    distinct = [x, x.T, x[:, ::2], x.astype(np.float64), torch.zeros(4, 6)]
+    marks = [interop.MARKS[type(a)](a) for a in distinct]
+    assert len(set(marks)) == len(marks)
+    assert interop.MARKS[type(x)](np.zeros((9, 1), np.float32)) == marks[0]
+
+
+def test_layouts_name_the_dimension_of_adjacent_elements():
+    assert layout_class((3, 4), (4, 1), 1) == 1
+    assert layout_class((3, 4), (1, 3), 1) == 0
+    assert layout_class((3, 4), (0, 0), 1) == -1
+    assert layout_class((3, 1), (1, 99), 1) == 1
+    assert layout_class((), (), 1) == -1
+
+
+class Producer:
+    """An array of a library that nobody knows: DLPack is all it has."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    def __dlpack__(self, **keywords):
+        return self.tensor.__dlpack__(**keywords)
+
+    def __dlpack_device__(self):
+        return self.tensor.__dlpack_device__()
+
+
+@pytest.mark.parametrize("name", list(DTYPES))
+def test_adopts_any_dlpack_array_without_a_copy(name):
+    tensor = torch.arange(12).to(getattr(torch, interop.TORCH_NAMES[name])).reshape(3, 4)[:, ::2]
+    adopted = foreign.adopt(Producer(tensor))
+    assert adopted is not None
+    assert adopted.array.dtype == NUMPY_DTYPES[name]
+    np.testing.assert_array_equal(
+        adopted.array.astype(np.float64), interop.TORCH.to_numpy(tensor).astype(np.float64)
+    )
+    assert interop.NUMPY.memory(adopted.array).address == tensor.data_ptr()
+    assert interop.NUMPY.memory(adopted.array).strides == (4, 2)
+
+
+def test_an_adopted_array_keeps_its_memory_alive():
+    adopted = foreign.adopt(Producer(torch.full((1000,), 7.0)))
+    assert adopted is not None
+    junk = [torch.zeros(1000) for _ in range(50)]
+    assert (adopted.array == 7).all()
+    assert len(junk) == 50
+
+
+def test_results_go_back_by_the_producers_own_library():
+    class Known(Producer):
+        def __array_namespace__(self):
+            return torch
+
+    adopted = foreign.adopt(Known(torch.zeros(2)))
+    assert adopted is not None
+    assert isinstance(adopted.restore(np.ones(2)), torch.Tensor)
+    plain = foreign.adopt(Producer(torch.zeros(2)))
+    assert plain is not None
+    assert isinstance(plain.restore(np.ones(2)), np.ndarray)
+
+
+def test_what_is_no_array_is_not_adopted():
+    assert foreign.adopt([1, 2, 3]) is None
+    assert not interop.is_array([1, 2])
+    assert not interop.is_array(2.0)
+    assert interop.is_array(np.zeros(()))
+    assert interop.is_array(Producer(torch.zeros(1)))
+
+
+def test_capsules_without_strides_are_row_major():
+    assert row_major((2, 3, 4)) == (12, 4, 1)
+    assert row_major((2, 0, 4)) == (4, 4, 1)
+    assert row_major(()) == ()
+    with pytest.raises(ValueError, match="PyCapsule"):
+        read_capsule(object())
+
+
+def test_libraries_are_not_loaded_for_their_own_sake():
+    assert "cupy" not in sys.modules
+    assert interop.library_of(list) is None
