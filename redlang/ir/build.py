@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias, assert_never
 
 from redlang.ir import walk
-from redlang.ir.operators import OPERATORS
+from redlang.ir.operators import OPERATORS, Rule
 from redlang.ir.program import (
     Apply,
     Cast,
@@ -37,19 +37,19 @@ Operand: TypeAlias = Expr | bool | int | float
 
 
 def promote(types: Sequence[Type]) -> tuple[DType, bool]:
-    """Return the compute type in which values of `types` meet, and whether it is still weak.
+    """Return the compute type in which values of `types` meet, and whether it stays weak.
 
-    Strong floats decide (f64 if there is one), then weak floats (f32), then integers: u64 only
-    where every strong integer is u64. Truth values count as integers.
+    Strong floats decide (f64 if there is one), then weak floats, then integers: u64 only where
+    every strong integer is u64. Truth values count as integers, and integers never widen a float.
     """
-    weak = all(type_.weak for type_ in types)
-    deciding = [type_.dtype for type_ in types if weak or not type_.weak]
-    if any(dtype.kind == "float" for dtype in deciding):
-        return (F64 if F64 in deciding else F32), weak
-    if any(type_.dtype.kind == "float" for type_ in types):
-        return F32, False
-    strong = {dtype for dtype in deciding if dtype is not BOOL}
-    return (U64 if strong == {U64} else I64), weak
+    strong = [type_.dtype for type_ in types if not type_.weak]
+    weak = [type_.dtype for type_ in types if type_.weak]
+    for dtypes, stays_weak in ((strong, False), (weak, True)):
+        floats = {dtype for dtype in dtypes if dtype.kind == "float"}
+        if floats:
+            return (F64 if F64 in floats else F32), stays_weak
+    integers = {dtype for dtype in strong or weak if dtype is not BOOL}
+    return (U64 if integers == {U64} else I64), not strong
 
 
 def literal(
@@ -290,42 +290,45 @@ def convert(expr: Expr, dtype: DType) -> Expr:
                 return convert(expr.operand, dtype)
             case _:
                 pass
-    return Cast(expr, dtype, replace(expr.type, dtype=dtype), explicit=False, span=expr.span)
+    # An integer that becomes a float yields to strong floats, as everything made of it does.
+    weak = expr.type.weak or (expr.type.dtype.kind != "float" and dtype.kind == "float")
+    type_ = replace(expr.type, dtype=dtype, weak=weak)
+    return Cast(expr, dtype, type_, explicit=False, span=expr.span)
 
 
 def _convert_float(expr: Expr, dtype: DType) -> Expr:
     return convert(expr, dtype) if expr.type.dtype.kind == "float" else expr
 
 
-def _common(op: str, rule: str, parts: tuple[Expr, ...]) -> tuple[tuple[Expr, ...], DType, bool]:
+def _common(op: str, rule: Rule, parts: tuple[Expr, ...]) -> tuple[tuple[Expr, ...], DType, bool]:
     """Return the arguments in their common type, the result's type, and whether it is weak."""
-    weak = all(part.type.weak for part in parts)
-    if rule == "logic":
-        if all(part.type.dtype is BOOL for part in parts):
-            return parts, BOOL, weak
-        dtype, weak = promote([part.type for part in parts])
-        return tuple(convert(part, dtype) for part in parts), dtype, weak
-    if rule == "test":
-        return parts, BOOL, weak
-    if rule == "where":
-        condition, *choices = parts
-        dtype, weak = promote([part.type for part in choices])
-        if all(part.type.dtype is BOOL for part in choices):
-            dtype = BOOL
-        return (condition, *(convert(part, dtype) for part in choices)), dtype, weak
-    if op == "ldexp":
-        mantissa = parts[0]
-        dtype, weak = promote([mantissa.type, Type(F32, weak=True)])
-        return (convert(mantissa, dtype), parts[1]), dtype, weak
-    dtype, weak = promote([part.type for part in parts])
-    if dtype.kind != "float" and (
-        rule == "real" or (rule == "power" and not _integer_power(parts))
-    ):
-        dtype = F32
-    if rule == "compare":
-        if all(part.type.dtype is BOOL for part in parts):
-            return parts, BOOL, weak
-        return tuple(convert(part, dtype) for part in parts), BOOL, weak
+    types = [part.type for part in parts]
+    truths = all(type_.dtype is BOOL for type_ in types)
+    dtype, weak = promote(types)
+    match rule:
+        case "test":
+            return parts, BOOL, False
+        case "compare" | "logic" if truths:
+            return parts, BOOL, False
+        case "compare":
+            return tuple(convert(part, dtype) for part in parts), BOOL, False
+        case "where":
+            condition, *choices = parts
+            if all(choice.type.dtype is BOOL for choice in choices):
+                return parts, BOOL, False
+            dtype, weak = promote(types[1:])
+            return (condition, *(convert(choice, dtype) for choice in choices)), dtype, weak
+        case "arithmetic" | "logic":
+            pass
+        case "real" if op == "ldexp":
+            dtype, weak = promote([types[0], Type(F32, weak=True)])
+            return (convert(parts[0], dtype), parts[1]), dtype, weak
+        case "power" if _integer_power(parts):
+            pass
+        case "real" | "power":
+            dtype, weak = promote([*types, Type(F32, weak=True)])
+        case _:
+            assert_never(rule)
     return tuple(convert(part, dtype) for part in parts), dtype, weak
 
 
