@@ -61,6 +61,7 @@ class Contract:
     `left` and `right` each hold axes that the other lacks, so that this is a matrix product: the
     axes of `type` that only `left` has are its rows, those that only `right` has its columns, those
     of both its batch. A left-out element must not show even where `right` is NaN or infinite.
+    With `accumulate` the product is added to the value that `name` already has.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Contract:
     right: Expr
     condition: Expr | None
     type: Type
+    accumulate: bool = False
 
 
 @dataclass(frozen=True, slots=True)

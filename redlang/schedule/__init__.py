@@ -1,0 +1,1 @@
+"""From a fused program to loops: nests, plans, and the model that chooses among them."""

@@ -1,0 +1,235 @@
+"""Choose a CPU plan: what fits the caches stays there, what does not streams past once.
+
+Extents enter only through classes (fits or not, tile buckets), so that few plans serve all lengths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from redlang.ir import walk
+from redlang.ir.build import Builder
+from redlang.ir.incremental import Partial, Sweep
+from redlang.ir.loops import GridAxis
+from redlang.ir.program import Expr, Load, Program, Reduce
+from redlang.schedule.contract import split_product
+from redlang.schedule.nests import Nest, Uses
+from redlang.schedule.plan import Kind, NestPlan, Plan
+
+# Half of a 1 MiB L2 (the smallest of current server cores): the rest is for inputs passing by.
+ON_CHIP_BYTES = 1 << 19
+# A tile of this many f32 leaves room for a few of its kind in a 32 KiB L1.
+STREAM_TILE = 2048
+CONTRACT_ROWS = 64
+CONTRACT_STREAM = 128
+RESIDENT_COLUMNS = 256
+# Below this many elements a segment costs more to merge than it saves.
+SEGMENT_ELEMENTS = 1 << 15
+MAX_SEGMENTS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Nests in the form that the plan runs them, with the plan."""
+
+    nests: tuple[Nest, ...]
+    plan: Plan
+
+
+def choose_plan(
+    program: Program,
+    fused: tuple[Nest, ...],
+    separate: tuple[Nest, ...],
+    extents: Mapping[str, int],
+) -> Choice:
+    """Return the plan for these extents.
+
+    Args:
+        program: The normalised program.
+        fused: Its nests with incremental sweeps.
+        separate: The same nests with one sweep a dependent stage, for on-chip plans; a different
+            grouping is ignored.
+        extents: Extents of this call.
+    """
+    alike = len(fused) == len(separate) and all(
+        a.base == b.base and a.results == b.results for a, b in zip(fused, separate, strict=True)
+    )
+    nests, plans = [], []
+    for number, nest in enumerate(fused):
+        chooser = _Chooser(program, nest, separate[number] if alike else None, extents)
+        chosen, plan = chooser.choose()
+        nests.append(chosen)
+        plans.append(plan)
+    return Choice(tuple(nests), Plan(tuple(plans)))
+
+
+def segment_count(plan: NestPlan, extents: Mapping[str, int]) -> int:
+    """Return into how many segments the cut axis goes; it depends on extents only (K6)."""
+    assert plan.segmented is not None
+    others = prod(extents[a] for a, _ in plan.tiles if a != plan.segmented and a in extents)
+    length = extents[plan.segmented]
+    tiles = -(-length // plan.tile(plan.segmented))
+    return max(1, min(MAX_SEGMENTS, tiles, length * max(others, 1) // SEGMENT_ELEMENTS))
+
+
+class _Chooser:
+    """Facts about one nest at given extents."""
+
+    def __init__(
+        self, program: Program, nest: Nest, separate: Nest | None, extents: Mapping[str, int]
+    ) -> None:
+        self.program = program
+        self.nest = nest
+        self.separate = separate
+        self.extents = extents
+        self.builder = Builder.of(program)
+        uses = Uses(program, (*nest.sweeps, *nest.inner))
+        self.all_axes = frozenset[str]().union(*map(uses.all_axes, nest.sweeps))
+        self.swept = _unique(axis for sweep in nest.sweeps for axis in sweep.axes)
+        self.inner = _unique(axis for sweep in nest.inner for axis in sweep.axes)
+        self.extra = [a for a in program.ordered(self.all_axes) if a not in nest.base]
+        stored = _unique(axis for n in nest.results for axis in program.results[n].axes)
+        self.mapped = [a for a in stored if a not in nest.base and a not in self.extra]
+        self.rows = self._contraction_axes()
+
+    def choose(self) -> tuple[Nest, NestPlan]:
+        """Return the nest in its chosen form, and its plan."""
+        kind = self._kind()
+        extra_grid = [a for a in self.extra if self._extra_in_grid(a)]
+        resident = [a for a in self.extra if a not in extra_grid]
+        looped = [a for a in (*self.swept, *self.mapped, *self.inner) if a not in self.nest.base]
+        tiles: dict[str, int] = {}
+        for axis in _unique(looped):
+            if axis in self.extra:
+                continue
+            if (kind == "on-chip" and axis in self.swept) or (
+                axis in self.inner and axis not in self.swept and self.extents[axis] <= 1024
+            ):
+                resident.append(axis)
+            else:
+                tiles[axis] = self._stream_tile(axis)
+        grid = tuple(
+            GridAxis(a, self._grid_tile(a)) for a in self.program.ordered({*self.nest.base, *extra_grid})
+        )
+        segmented = self._segmented(kind, grid, tiles)
+        if segmented is not None:
+            kind = "multi-segment"
+        form = self.separate if kind == "on-chip" and self.separate is not None else self.nest
+        return form, NestPlan(kind, grid, tuple(tiles.items()), tuple(resident), segmented)
+
+    def _kind(self) -> Kind:
+        if not self.nest.sweeps:
+            return "map"
+        passes = len(self.nest.sweeps if self.separate is None else self.separate.sweeps)
+        passes += any(a in self.swept for a in self.mapped)
+        row = prod(self.extents[a] for a in _unique([*self.swept, *self.mapped]))
+        fits = 8 * row * prod(self.extents[a] for a in self.extra) <= ON_CHIP_BYTES
+        if passes > 1 and fits and not self.rows:
+            return "on-chip"
+        return "single-segment"
+
+    def _extra_in_grid(self, axis: str) -> bool:
+        must_stay = axis in self.swept or axis in self.inner
+        return not must_stay and self.extents[axis] > RESIDENT_COLUMNS
+
+    def _contraction_axes(self) -> frozenset[str]:
+        """Return the axes that are rows or columns of some contraction in the nest."""
+        found: set[str] = set()
+        definitions = {n: d.value for d in self.program.definitions for n in d.names}
+
+        def pointwise(name: str) -> Expr | None:
+            value = definitions.get(name)
+            return None if isinstance(value, Reduce) else value
+
+        for sweep in (*self.nest.sweeps, *self.nest.inner):
+            for step in sweep.update:
+                if isinstance(step, Partial) and step.op == "sum":
+                    pair = split_product(step.values[0], sweep.axes, self.builder, pointwise)
+                    if pair is not None:
+                        a, b = (set(operand.type.axes) for operand in pair)
+                        found |= a ^ b
+        return frozenset(found)
+
+    def _stream_tile(self, axis: str) -> int:
+        if self.rows:
+            return CONTRACT_STREAM if axis in self.rows else 2 * RESIDENT_COLUMNS
+        order = [*self.swept, *(a for a in self.mapped if a not in self.swept)]
+        if axis in self.swept and axis != order[-1]:
+            return 1 if self._fast_axis() not in self.nest.base else 32
+        if self._fast_axis() in self.nest.base:
+            return 32
+        return STREAM_TILE
+
+    def _grid_tile(self, axis: str) -> int:
+        if self.rows:
+            rows = [a for a in self.nest.base if a in self.rows]
+            if axis not in rows:
+                return RESIDENT_COLUMNS if axis in self.extra else 1
+            budget = CONTRACT_ROWS
+            for other in reversed(rows):
+                tile = min(budget, _power_above(self.extents[other]))
+                if other == axis:
+                    return tile
+                budget = max(1, budget // tile)
+        fast = self._fast_axis()
+        if axis == fast:
+            return 256 if self.extents[axis] > 16 else 16
+        if fast in self.nest.base or not self.nest.base or axis != self.nest.base[-1]:
+            return 1 if axis in self.nest.base else RESIDENT_COLUMNS
+        row = prod(self.extents[a] for a in _unique([*self.swept, *self.mapped]))
+        return 64 if row <= 64 else 8 if row <= STREAM_TILE else 1
+
+    def _fast_axis(self) -> str | None:
+        """Return the axis along which most of the nest's loads have unit stride."""
+        votes: dict[str, int] = {}
+        for sweep in (self.separate or self.nest).sweeps:
+            for expr in _loads(self.program, sweep):
+                axes = self.program.array(expr.array).axes
+                if axes and axes[-1] in expr.type.axes:
+                    votes[axes[-1]] = votes.get(axes[-1], 0) + len(axes)
+        if not votes:
+            return self.nest.base[-1] if not self.nest.sweeps and self.nest.base else None
+        return max(votes, key=lambda axis: votes[axis])
+
+    def _segmented(
+        self, kind: Kind, grid: tuple[GridAxis, ...], tiles: Mapping[str, int]
+    ) -> str | None:
+        """Return the axis to cut, where units are few and the swept axes are long."""
+        if kind != "single-segment" or len(self.nest.sweeps) != 1:
+            return None
+        if any(a in self.swept for a in self.mapped):
+            return None
+        units = prod(-(-self.extents[g.axis] // g.tile) for g in grid)
+        swept = [a for a in self.nest.sweeps[0].axes if a in tiles]
+        work = prod(self.extents[a] for a in self.nest.sweeps[0].axes)
+        if not swept or units > 4 or work < 2 * SEGMENT_ELEMENTS:
+            return None
+        axis = max(swept, key=lambda a: self.extents[a])
+        return axis if self.extents[axis] >= 2 * tiles[axis] else None
+
+
+def _unique(axes: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(axes))
+
+
+def _power_above(extent: int) -> int:
+    return 1 << max(0, extent - 1).bit_length()
+
+
+def _loads(program: Program, sweep: Sweep) -> list[Load]:
+    """Return the loads behind the stages of a sweep, through pointwise definitions."""
+    values = {n: d.value for d in program.definitions for n in d.names}
+    found: list[Load] = []
+    todo = [e for stage in sweep.stages for e in walk.expressions(values[stage])]
+    seen: set[str] = set()
+    while todo:
+        expr = todo.pop()
+        found.extend(node for node in walk.nodes(expr) if isinstance(node, Load))
+        for name in walk.refs(expr) - seen:
+            seen.add(name)
+            value = values.get(name)
+            if value is not None and not isinstance(value, Reduce):
+                todo.append(value)
+    return found

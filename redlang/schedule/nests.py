@@ -1,0 +1,258 @@
+"""Group sweeps into nests: what shares one grid, what is computed inside what, what goes to memory.
+
+A *nest* is a set of sweeps and results that one kernel can serve, unit by unit, over common grid
+axes. A sweep is *inner* to another when its result varies along the other's swept axes: it is then
+evaluated tile by tile inside that sweep (the scores of an attention). Where that would repeat work
+for grid axes that the inner result does not have, the result is *exported* to memory by a nest of
+its own. Nothing here knows extents: these are facts of the program alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from redlang.ir import walk
+from redlang.ir.incremental import Combine, Each, Let, Partial, Sweep
+from redlang.ir.program import Definition, Expr, Program, Reduce
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """Sweeps and results over common grid axes.
+
+    Attributes:
+        base: Axes that every stage and result here has: the grid, before any plan.
+        sweeps: The sweeps that run one after another in a unit, in order.
+        inner: Sweeps that may be evaluated inside them.
+        results: Numbers of the results that are stored here.
+        exports: Stages that later nests read from memory.
+    """
+
+    base: tuple[str, ...]
+    sweeps: tuple[Sweep, ...]
+    inner: tuple[Sweep, ...]
+    results: tuple[int, ...]
+    exports: tuple[str, ...]
+
+
+def step_expressions(sweep: Sweep) -> Iterable[Expr]:
+    """Yield every expression that the update and the finish of `sweep` evaluate."""
+    for step in sweep.update:
+        match step:
+            case Each() | Let():
+                yield step.value
+            case Partial():
+                yield from step.values
+                if step.condition is not None:
+                    yield step.condition
+            case Combine():
+                pass
+    for let in sweep.finish:
+        yield let.value
+    for state in sweep.states:
+        yield state.initial
+
+
+class Uses:
+    """Who reads which stage, through pointwise definitions."""
+
+    def __init__(self, program: Program, sweeps: tuple[Sweep, ...]) -> None:
+        self.program = program
+        self.definitions: dict[str, Definition] = {
+            name: definition for definition in program.definitions for name in definition.names
+        }
+        self.sweep_of = {stage: sweep for sweep in sweeps for stage in sweep.stages}
+        self._stages: dict[str, frozenset[str]] = {}
+        for definition in program.definitions:
+            if not isinstance(definition.value, Reduce):
+                self._stages[definition.names[0]] = self.stages(definition.value)
+
+    def stages(self, expr: Expr) -> frozenset[str]:
+        """Return the stages that `expr` reads, directly or through pointwise definitions."""
+        found: set[str] = set()
+        for name in walk.refs(expr):
+            if name in self.sweep_of:
+                found.add(name)
+            else:
+                found |= self._stages.get(name, frozenset())
+        return frozenset(found)
+
+    def read_by(self, sweep: Sweep) -> list[Sweep]:
+        """Return the other sweeps that `sweep` reads."""
+        names: set[str] = set()
+        for expr in step_expressions(sweep):
+            names |= self.stages(expr)
+        return self._distinct(names, other_than=sweep)
+
+    def read_by_result(self, number: int) -> list[Sweep]:
+        """Return the sweeps that result `number` reads."""
+        return self._distinct(self.stages(self.program.results[number].value), other_than=None)
+
+    def stage_axes(self, stage: str) -> frozenset[str]:
+        """Return the axes of a stage's result, without the axis that counts top-k slots."""
+        value = self.definitions[stage].value
+        assert isinstance(value, Reduce)
+        slots = {value.new_axis} if value.new_axis else set()
+        return frozenset(axis for t in value.types for axis in t.axes) - slots
+
+    def all_axes(self, sweep: Sweep) -> frozenset[str]:
+        """Return the axes that any stage of `sweep` has."""
+        return frozenset[str]().union(*map(self.stage_axes, sweep.stages))
+
+    def base(self, sweep: Sweep) -> frozenset[str]:
+        """Return the axes that all stages of `sweep` have."""
+        return frozenset.intersection(*map(self.stage_axes, sweep.stages))
+
+    def _distinct(self, stages: Iterable[str], other_than: Sweep | None) -> list[Sweep]:
+        found = {id(self.sweep_of[s]): self.sweep_of[s] for s in stages}
+        if other_than is not None:
+            found.pop(id(other_than), None)
+        return list(found.values())
+
+
+def find_nests(program: Program, sweeps: tuple[Sweep, ...]) -> tuple[Nest, ...]:
+    """Return the nests of a fused program in an order in which they can run."""
+    uses = Uses(program, sweeps)
+    tops = _top_sweeps(uses, sweeps)
+    groups = _group(uses, [s for s in sweeps if id(s) in tops])
+    inner = tuple(s for s in sweeps if id(s) not in tops)
+    return _place_results(uses, groups, inner)
+
+
+def _top_sweeps(uses: Uses, sweeps: tuple[Sweep, ...]) -> set[int]:
+    """Return (by id) the sweeps that run on their own and not only inside others."""
+    readers: dict[int, list[Sweep]] = {id(s): [] for s in sweeps}
+    for sweep in sweeps:
+        for read in uses.read_by(sweep):
+            readers[id(read)].append(sweep)
+    tops: set[int] = set()
+    # Axes of the scopes around and including each sweep's own loop, outermost first.
+    scopes: dict[int, list[frozenset[str]]] = {}
+    for sweep in reversed(sweeps):
+        own = uses.all_axes(sweep)
+        inner_in = [r for r in readers[id(sweep)] if _is_inner(own, scopes[id(r)])]
+        outer = len(inner_in) < len(readers[id(sweep)]) or not readers[id(sweep)]
+        if outer or any(_repeats(own, scopes[id(r)]) for r in inner_in):
+            tops.add(id(sweep))
+            scopes[id(sweep)] = [uses.base(sweep), frozenset(sweep.axes)]
+        else:
+            scopes[id(sweep)] = [*scopes[id(inner_in[0])], frozenset(sweep.axes)]
+    for number in range(len(uses.program.results)):
+        _require_tops_for(uses, number, tops)
+    return tops
+
+
+def _is_inner(own: frozenset[str], scopes: list[frozenset[str]]) -> bool:
+    return any(own & axes for axes in scopes[1:])
+
+
+def _repeats(own: frozenset[str], scopes: list[frozenset[str]]) -> bool:
+    """Say whether evaluating a value inside `scopes` repeats it for axes that it does not have."""
+    deepest = max(i for i, axes in enumerate(scopes) if i and own & axes)
+    return bool(frozenset[str]().union(*scopes[: deepest + 1]) - own)
+
+
+def _require_tops_for(uses: Uses, number: int, tops: set[int]) -> None:
+    axes = frozenset(uses.program.results[number].axes)
+    read = uses.read_by_result(number)
+    hosts = [s for s in read if id(s) in tops and uses.base(s) <= axes]
+    for sweep in read:
+        own = uses.all_axes(sweep)
+        varies_in_map = bool(hosts) and bool(own & (axes - uses.base(hosts[-1])))
+        if not (varies_in_map and axes <= own):
+            tops.add(id(sweep))
+
+
+def _group(uses: Uses, tops: list[Sweep]) -> list[tuple[frozenset[str], list[Sweep]]]:
+    """Put sweeps over the same base axes into one nest where dependence allows it."""
+    groups: list[tuple[frozenset[str], list[Sweep]]] = []
+    where: dict[int, int] = {}
+    for sweep in tops:
+        base = uses.base(sweep)
+        last = max((where[id(r)] for r in _all_read(uses, sweep) if id(r) in where), default=-1)
+        fits = [i for i, (b, _) in enumerate(groups) if b == base and i >= last and base]
+        if last >= 0 and groups[last][0] == base:
+            fits = [last]
+        if fits:
+            groups[fits[0]][1].append(sweep)
+            where[id(sweep)] = fits[0]
+        else:
+            where[id(sweep)] = len(groups)
+            groups.append((base, [sweep]))
+    return groups
+
+
+def _all_read(uses: Uses, sweep: Sweep) -> list[Sweep]:
+    """Return the sweeps that `sweep` reads, directly or through sweeps inner to it."""
+    found: dict[int, Sweep] = {}
+    todo = [sweep]
+    while todo:
+        for read in uses.read_by(todo.pop()):
+            if id(read) not in found:
+                found[id(read)] = read
+                todo.append(read)
+    return list(found.values())
+
+
+def _place_results(
+    uses: Uses, groups: list[tuple[frozenset[str], list[Sweep]]], inner: tuple[Sweep, ...]
+) -> tuple[Nest, ...]:
+    where = {id(s): i for i, (_, sweeps) in enumerate(groups) for s in sweeps}
+    placed: dict[int, list[int]] = {}
+    maps: list[int] = []
+    for number, result in enumerate(uses.program.results):
+        axes = frozenset(result.axes)
+        read = [s for r in uses.read_by_result(number) for s in (r, *_all_read(uses, r))]
+        last = max((where[id(s)] for s in read if id(s) in where), default=-1)
+        if last >= 0 and groups[last][0] <= axes and (groups[last][0] or not axes):
+            placed.setdefault(last, []).append(number)
+        else:
+            maps.append(number)
+    exports = _exports(uses, groups, where, placed, maps)
+    nests = [
+        Nest(uses.program.ordered(base), tuple(sweeps), inner, tuple(placed.get(i, ())), exports[i])
+        for i, (base, sweeps) in enumerate(groups)
+    ]
+    nests += [
+        Nest(uses.program.ordered(frozenset(uses.program.results[n].axes)), (), inner, (n,), ())
+        for n in maps
+    ]
+    return tuple(nests)
+
+
+def _exports(
+    uses: Uses,
+    groups: list[tuple[frozenset[str], list[Sweep]]],
+    where: Mapping[int, int],
+    placed: Mapping[int, list[int]],
+    maps: list[int],
+) -> list[tuple[str, ...]]:
+    """Return, for each group, the stages that other groups or detached maps read."""
+    exported: list[set[str]] = [set() for _ in groups]
+
+    def read_from(reader: int, stages: Iterable[str]) -> None:
+        todo, seen = list(stages), set[str]()
+        while todo:
+            stage = todo.pop()
+            if stage in seen:
+                continue
+            seen.add(stage)
+            sweep = uses.sweep_of[stage]
+            home = where.get(id(sweep))
+            if home is None:
+                for expr in step_expressions(sweep):
+                    todo.extend(uses.stages(expr) - set(sweep.stages))
+            elif home != reader:
+                exported[home].add(stage)
+
+    for i, (_, sweeps) in enumerate(groups):
+        for sweep in sweeps:
+            for expr in step_expressions(sweep):
+                read_from(i, uses.stages(expr))
+        for number in placed.get(i, ()):
+            read_from(i, uses.stages(uses.program.results[number].value))
+    for number in maps:
+        read_from(-1, uses.stages(uses.program.results[number].value))
+    order = {name: i for i, d in enumerate(uses.program.definitions) for name in d.names}
+    return [tuple(sorted(stages, key=order.__getitem__)) for stages in exported]

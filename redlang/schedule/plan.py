@@ -1,0 +1,51 @@
+"""Plans: which axes the grid covers, the tile of each axis, how a sweep is cut, what stays on chip.
+
+A plan holds no runtime extents, only tiles and classes that follow from them, so that two calls of
+one shape class share a compiled kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from redlang.ir.loops import GridAxis
+
+Kind = Literal["map", "on-chip", "single-segment", "multi-segment"]
+
+
+@dataclass(frozen=True, slots=True)
+class NestPlan:
+    """How one nest runs.
+
+    Attributes:
+        kind: on-chip: the swept axes are resident and stages run one sweep after another over
+            them; single-segment: one unit streams the swept axes in the incremental form;
+            multi-segment: several units share them and a second kernel merges; map: no sweep.
+        grid: Axes that units cover, outermost first, with tiles.
+        tiles: Tile of each axis that is looped over inside a unit.
+        resident: Axes whose whole extent is one tile.
+        segmented: The axis that is cut, for multi-segment.
+    """
+
+    kind: Kind
+    grid: tuple[GridAxis, ...]
+    tiles: tuple[tuple[str, int], ...]
+    resident: tuple[str, ...]
+    segmented: str | None = None
+
+    def tile(self, axis: str) -> int:
+        """Return the tile of a looped axis."""
+        return dict(self.tiles)[axis]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One `NestPlan` for each nest, in order."""
+
+    nests: tuple[NestPlan, ...]
+
+
+def segment_axis(axis: str) -> str:
+    """Return the pseudo axis that numbers the segments of `axis`."""
+    return f"{axis}.segment"
