@@ -179,10 +179,14 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Decorator:
-    """`@redlang.kernel(fuse="require")`: dotted name and literal keywords."""
+    """`@redlang.kernel(fuse="require")`: dotted name and literal keywords.
+
+    `computed` holds the text of arguments that only Python can evaluate.
+    """
 
     name: str
     options: tuple[tuple[str, bool | int | float | str], ...] = ()
+    computed: tuple[str, ...] = ()
     span: Span = _span()
 
 

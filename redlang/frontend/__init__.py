@@ -1,0 +1,1 @@
+"""From a decorated function to a Program: capture its text, parse it, resolve its names."""

@@ -1,0 +1,81 @@
+"""Logical lines of Python text, found without parsing it.
+
+A logical line is a statement, or the head of a block, with all the lines that its brackets, strings
+and backslashes join. The scan never fails, so it serves texts that are no Python at all.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PIECE = re.compile(
+    r"""
+      (?P<string> (?:[rbf]{2}|[rbfu])?
+          (?: \"{3}(?:\\.|[^\\])*?(?:\"{3}|\Z) | '{3}(?:\\.|[^\\])*?(?:'{3}|\Z)
+            | "(?:\\.|[^\\"\n])*"? | '(?:\\.|[^\\'\n])*'? ) )
+    | (?P<word> \w+ )
+    | (?P<open> [(\[{] ) | (?P<close> [)\]}] )
+    | (?P<space> [ \t\f\r]+ | \#[^\n]* | \\\r?\n )
+    | (?P<newline> \n )
+    | (?P<other> . )
+    """,
+    re.VERBOSE | re.IGNORECASE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A logical line.
+
+    Attributes:
+        start: Offset of its first character behind the indentation.
+        stop: Offset behind its last character that is neither space nor comment.
+        indent: Characters of indentation.
+        unclosed: Offset of a bracket or of triple quotes that nothing closes, or None.
+    """
+
+    start: int
+    stop: int
+    indent: int
+    unclosed: int | None = None
+
+
+def logical_lines(text: str, start: int = 0) -> Iterator[Line]:
+    """Yield the logical lines of `text` from `start`, the beginning of a line."""
+    first = stop = -1
+    margin = start
+    opened: list[int] = []
+    for piece in _PIECE.finditer(text, start):
+        match piece.lastgroup:
+            case "space":
+                continue
+            case "newline":
+                if first >= 0 and not opened:
+                    yield Line(first, stop, first - margin)
+                    first = -1
+                if first < 0:
+                    margin = piece.end()
+                continue
+            case "open":
+                opened.append(piece.start())
+            case "close" if opened:
+                opened.pop()
+            case _:
+                pass
+        if first < 0:
+            first = piece.start()
+        stop = piece.end()
+        if piece.lastgroup == "string" and stop == len(text) and _unclosed(piece[0]):
+            opened.append(piece.start())
+    if first >= 0:
+        yield Line(first, stop, first - margin, opened[0] if opened else None)
+
+
+def _unclosed(string: str) -> bool:
+    body = string.lstrip("rRbBfFuU")
+    return body[:3] in ('"""', "'''") and (len(body) < 6 or body[-3:] != body[:3])

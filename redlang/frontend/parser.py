@@ -1,0 +1,134 @@
+"""Text to Syntax: Lark reads `redlang.lark`, a `Builder` makes the nodes.
+
+Where the grammar refuses the text, `mistakes.explain` reads it again, line by line, so that all
+mistakes of a kernel are reported together.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lark import Lark, Token
+from lark.exceptions import UnexpectedCharacters, UnexpectedToken
+from lark.lark import PostLex
+
+from redlang.errors import report
+from redlang.frontend.build import Builder
+from redlang.frontend.mistakes import explain
+from redlang.frontend.refusal import Refusal, Start
+from redlang.source import Span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lark import Tree
+
+    from redlang.frontend.syntax import Syntax
+    from redlang.source import SourceText
+
+GRAMMAR = Path(__file__).with_name("redlang.lark")
+STARTS: tuple[Start, ...] = ("definition", "annotation", "decorator", "header", "line")
+
+_LEADING = re.compile(r"(?:[ \t\f]*(?:#[^\n]*)?\n)*([ \t\f]*)")
+_BLANK_END = re.compile(r"\s*(#[^\n]*)?\Z")
+
+
+def parse(source: SourceText) -> Syntax:
+    """Return the kernel, macro or monoid that `source` defines.
+
+    Raises:
+        KernelSyntaxError: The text is not a definition of redlang; all mistakes that could be
+            found hang below the first one.
+    """
+    builder = Builder(source.text, read)
+    try:
+        syntax = builder.definition(read("definition", source.text))
+    except Refusal as refusal:
+        report(explain(source.text, refusal, read), source)
+        raise
+    report(builder.mistakes, source)
+    return syntax
+
+
+def read(start: Start, text: str) -> Tree[Token]:
+    """Return Lark's tree for `text`.
+
+    Raises:
+        Refusal: The grammar has no rule for the text.
+    """
+    complete = text if start == "annotation" else _close(text)
+    try:
+        return _lark().parse(complete, start=start)
+    except UnexpectedToken as error:
+        place = error.token.start_pos if error.token.type != "$END" else len(text)
+        span = Span(place, place + len(error.token.rstrip("\n")))
+        raise Refusal(span, error.token.type, frozenset(error.accepts or error.expected)) from None
+    except UnexpectedCharacters as error:
+        span = Span(error.pos_in_stream, error.pos_in_stream + 1)
+        raise Refusal(span, "character", frozenset(error.allowed or ())) from None
+
+
+def _close(text: str) -> str:
+    """End the text with a line end that closes all its blocks."""
+    lines = text.split("\n")
+    while lines and _BLANK_END.match(lines[-1]):
+        lines.pop()
+    lead = _LEADING.match(text)
+    assert lead is not None
+    return "\n".join([*lines, lead[1]])
+
+
+class Indentation(PostLex):
+    """Makes `_INDENT` and `_DEDENT` from line ends, and drops line ends inside brackets.
+
+    Indentation is counted in characters; the first line's is that of the whole text. Lark's own
+    `Indenter` keeps its state on the object, so two threads could not share a parser.
+    """
+
+    always_accept = ("_NEWLINE",)
+
+    def process(self, stream: Iterator[Token]) -> Iterator[Token]:
+        """Yield the tokens of `stream` with the blocks made visible."""
+        levels: list[int] = []
+        depth = 0
+        for token in stream:
+            if token.type == "_NEWLINE":
+                if levels and depth == 0:
+                    yield token
+                    yield from _blocks(levels, token)
+                continue
+            if not levels:
+                levels = [(token.column or 1) - 1]
+            if token.type in {"LPAR", "LSQB"}:
+                depth += 1
+            elif token.type in {"RPAR", "RSQB"}:
+                depth = max(0, depth - 1)
+            yield token
+
+
+def _blocks(levels: list[int], newline: Token) -> Iterator[Token]:
+    width = len(newline) - newline.rindex("\n") - 1
+    if width > levels[-1]:
+        levels.append(width)
+        yield Token.new_borrow_pos("_INDENT", "", newline)
+    while width < levels[-1] and len(levels) > 1:
+        levels.pop()
+        yield Token.new_borrow_pos("_DEDENT", "", newline)
+    if width != levels[-1]:
+        end = newline.end_pos or 0
+        raise Refusal(Span(end, end), "indentation")
+
+
+@functools.cache
+def _lark() -> Lark:
+    return Lark(
+        GRAMMAR.read_text(encoding="utf-8"),
+        parser="lalr",
+        start=list(STARTS),
+        postlex=Indentation(),
+        propagate_positions=True,
+        maybe_placeholders=False,
+    )
