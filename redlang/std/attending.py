@@ -5,7 +5,10 @@ scores of -inf, gives 0 and a log-sum-exp of -inf; what stands behind a mask is 
 included. The log-sum-exp is natural.
 """
 
+from math import nan
+
 from redlang.kernel import function
+from redlang.std.arrays import on_arrays
 from redlang.std.exponentials import finite_top, nonzero
 
 
@@ -34,19 +37,22 @@ def weighted(s, v):
 
 
 @function(axes="m n d")
-def scores(q, k, scale=0.0, causal=False, left=-1, right=-1):
+def scores(q, k, scale=nan, causal=False, left=-1, right=-1):
     """Return q·k (summed over d) times scale, absent where query m does not see key n.
 
-    A scale of 0 stands for 1/sqrt(size(d)). `causal`, `left` and `right` mask as `std.causal` and
+    A scale of nan stands for 1/sqrt(size(d)). `causal`, `left` and `right` mask as `std.causal` and
     `std.window` do.
     """
-    s = sum[d](q * k) * where(scale == 0, rsqrt(size(d)), scale)
+    s = sum[d](q * k) * where(isnan(scale), rsqrt(size(d)), scale)
     behind = n <= m + (size(n) - size(m))
     return where((~causal | behind) & window[m, n](left, right), s)
 
 
+@on_arrays(
+    q="... m d", k="... n d", v="... n e", returns="... m e", literals="causal", axes="m n d"
+)
 @function(axes="m n d")
-def attention(q, k, v, scale=0.0, causal=False, left=-1, right=-1):
+def attention(q, k, v, scale=nan, causal=False, left=-1, right=-1):
     """Return v averaged over n with the weights softmax of `scores`.
 
     Sources: arXiv 1706.03762; in one pass, arXiv 2205.14135.
@@ -54,8 +60,16 @@ def attention(q, k, v, scale=0.0, causal=False, left=-1, right=-1):
     return weighted[n](scores[m, n, d](q, k, scale, causal, left, right), v)
 
 
+@on_arrays(
+    q="... m d",
+    k="... n d",
+    v="... n e",
+    returns="... m e, wide[... m]",
+    literals="causal",
+    axes="m n d",
+)
 @function(axes="m n d")
-def attention_with_lse(q, k, v, scale=0.0, causal=False, left=-1, right=-1):
+def attention_with_lse(q, k, v, scale=nan, causal=False, left=-1, right=-1):
     """Return attention, and the natural log of the sum of exp(score) over n.
 
     Two results over different keys merge by their log-sum-exp; one that saw nothing has -inf there

@@ -7,6 +7,7 @@ the visible elements makes the row's results NaN.
 """
 
 from redlang.kernel import function
+from redlang.std.arrays import on_arrays
 
 
 @function
@@ -21,6 +22,7 @@ def nonzero(total):
     return where(total == 0, 1, total)
 
 
+@on_arrays(x="... l", returns="... l")
 @function(axes="l")
 def softmax(x):
     """Return exp(x) along l, scaled to sum 1; all 0 where every visible element is -inf."""
@@ -28,6 +30,7 @@ def softmax(x):
     return p / nonzero(sum[l](p))
 
 
+@on_arrays(x="... l", returns="... l")
 @function(axes="l")
 def log_softmax(x):
     """Return the natural log of softmax; all -inf where every visible element is -inf."""
@@ -35,6 +38,7 @@ def log_softmax(x):
     return y - log(nonzero(sum[l](exp(y))))
 
 
+@on_arrays(x="... l", returns="...")
 @function(axes="l")
 def logsumexp(x):
     """Return the natural log of the sum of exp(x) along l; -inf over nothing or only -inf."""
@@ -42,6 +46,7 @@ def logsumexp(x):
     return top + log(sum[l](exp(x - top)))
 
 
+@on_arrays(x="... l", label="...", returns="...")
 @function(axes="l")
 def cross_entropy(x, label, ignore_index=-100):
     """Return minus the log-probability that softmax over l gives to the class `label`.
@@ -55,6 +60,7 @@ def cross_entropy(x, label, ignore_index=-100):
     return where(label == ignore_index, 0, where(known, loss, nan))
 
 
+@on_arrays(x="... l", returns="...")
 @function(axes="l")
 def entropy(x):
     """Return the entropy in nats of softmax(x) along l.

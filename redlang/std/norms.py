@@ -5,8 +5,10 @@ row whose sum of squares passes 3.4e38 does: convert it to f64 first.
 """
 
 from redlang.kernel import function
+from redlang.std.arrays import on_arrays
 
 
+@on_arrays(x="... l", gain="l", returns="... l")
 @function(axes="l")
 def rms_norm(x, gain=1.0, eps=1e-6):
     """Return x over the root of its mean square along l, times gain.
@@ -16,6 +18,7 @@ def rms_norm(x, gain=1.0, eps=1e-6):
     return x * rsqrt(mean[l](x * x) + eps) * gain
 
 
+@on_arrays(x="... l", gain="l", bias="l", returns="... l")
 @function(axes="l")
 def layer_norm(x, gain=1.0, bias=0.0, eps=1e-5):
     """Return x with mean 0 and variance 1 along l, times gain, plus bias.

@@ -7,8 +7,10 @@ With `x: "r (b l=128)"` each run of 128 has its own scale, a ragged last run inc
 """
 
 from redlang.kernel import function
+from redlang.std.arrays import on_arrays
 
 
+@on_arrays(x="... l", returns="f8e4m3[... l], wide[...]")
 @function(axes="l")
 def quantize(x):
     """Return f8e4m3 codes and their scale along l: x is about code * scale."""
@@ -16,6 +18,7 @@ def quantize(x):
     return f8e4m3(x / scale), scale
 
 
+@on_arrays(x="... l", returns="i8[... l], wide[...]")
 @function(axes="l")
 def quantize_int8(x):
     """Return int8 codes in -127..127 and their scale along l: x is about code * scale.

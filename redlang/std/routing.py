@@ -1,9 +1,11 @@
 """Routing of tokens to experts."""
 
 from redlang.kernel import function
+from redlang.std.arrays import on_arrays
 from redlang.std.exponentials import finite_top, nonzero
 
 
+@on_arrays(logits="... e", returns="... j, i64[... j]", literals="k renormalize", axes="e j")
 @function(axes="e j")
 def moe_route(logits, k, renormalize=True):
     """Return the weights and indices of the k likeliest experts, largest first, along a new axis j.

@@ -1,0 +1,236 @@
+"""The library on arrays: `std.softmax(x, axis=0)` outside a kernel.
+
+A macro says what happens along its axes; a layout says which of an array's dimensions those are.
+Together they make the text of a kernel, one for each number of dimensions and set of literal
+options, compiled at first use. Inside a kernel the same object is the macro itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import numbers
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from redlang.errors import ArgumentError
+from redlang.kernel import Function, Kernel, compile
+
+Layout = str
+"""Dimensions by name; `...` stands for any number of further ones. As the layout of a result,
+`wide[...]` is stored as f64 if an argument is, else as f32, and `i64[...]` as written."""
+
+
+class LibraryFunction:
+    """A macro of the library that can also be called on arrays.
+
+    Attributes:
+        macro: What kernels call.
+        arguments: The layout of each parameter that may be an array; the first decides the rank.
+        results: The layouts of the results.
+        literals: Parameters whose value becomes part of the kernel's text.
+    """
+
+    def __init__(
+        self,
+        macro: Function,
+        axes: Sequence[str],
+        arguments: dict[str, Layout],
+        results: tuple[Layout, ...],
+        literals: frozenset[str],
+    ) -> None:
+        self.macro = macro
+        self.axes = tuple(axes)
+        self.arguments = arguments
+        self.results = results
+        self.literals = literals
+        self.__name__ = macro.__name__
+        self.__doc__ = macro.__doc__
+        self.__module__ = macro.__module__
+        self._kernel = functools.lru_cache(maxsize=256)(self._build)
+
+    def __redlang__(self) -> object:
+        """Return what this name means inside a kernel: the macro."""
+        return self.macro.__redlang__()
+
+    def __repr__(self) -> str:
+        return f"<redlang.std.{self.__name__}>"
+
+    def __reduce__(self) -> str:
+        """Pickle by name: the library is the same everywhere."""
+        return self.__name__
+
+    def __call__(
+        self, *args: object, axis: int | Sequence[int] = -1, out: object = None, **options: object
+    ) -> Any:  # arrays of the caller's kind
+        """Apply the function along `axis` of the first array.
+
+        Args:
+            args: The macro's parameters in order.
+            axis: The dimension that the function works along, or several of them.
+            out: Where to put the results.
+            options: The macro's parameters by name; None stands for the default.
+
+        Raises:
+            ArgumentError: An axis that the array does not have, or arrays that do not fit.
+        """
+        values = self._bind(args, options)
+        arrays = {name: value for name, value in values.items() if _is_array(value)}
+        leader = next(iter(self.arguments))
+        if leader not in arrays:
+            raise ArgumentError(
+                f"{self.__name__} needs an array with at least one axis as {leader}, "
+                f"not {values.get(leader)!r}",
+                hint="a number has no axis to work along",
+            )
+        ndim = len(arrays[leader].shape)
+        kernel = self._kernel(
+            tuple(arrays),
+            ndim,
+            self._dimensions(ndim, axis, leader),
+            tuple((name, values[name]) for name in values if name in self.literals),
+            tuple(n for n in values if n not in self.literals and n not in arrays),
+            any("float64" in str(array.dtype) for array in arrays.values()),
+        )
+        given = {n: v for n, v in values.items() if n not in self.literals}
+        return kernel(**given) if out is None else kernel(**given, out=out)
+
+    def _bind(self, args: tuple[object, ...], options: dict[str, object]) -> dict[str, Any]:
+        names = self.macro.parameters
+        if len(args) > len(names):
+            raise ArgumentError(f"{self.__name__} takes {len(names)} arguments, {len(args)} given")
+        values = dict(zip(names, args, strict=False))
+        for name, value in options.items():
+            if name not in names or name in values:
+                fault = "is given twice" if name in values else "is no parameter"
+                raise ArgumentError(
+                    f"{name} {fault} of {self.__name__}", hint=f"it takes {', '.join(names)}"
+                )
+            values[name] = value
+        values = {name: value for name, value in values.items() if value is not None}
+        for name in self.literals & values.keys():
+            if not isinstance(values[name], numbers.Real):
+                raise ArgumentError(f"{name} of {self.__name__} is {values[name]!r}, not a number")
+        return values
+
+    def _dimensions(self, ndim: int, axis: int | Sequence[int], leader: str) -> tuple[int, ...]:
+        """Return the positions of the one axis that `axis=` can choose, in 0..ndim-1."""
+        positions = (axis,) if isinstance(axis, int) else tuple(axis)
+        for position in positions:
+            if not -ndim <= position < ndim:
+                plural = "" if ndim == 1 else "s"
+                raise ArgumentError(
+                    f"axis {position} of {self.__name__}: {leader} has {ndim} dimension{plural}",
+                    hint=f"axes run from {-ndim} to {ndim - 1}",
+                )
+        if len(self._named(leader)) > 1 and positions != (-1,):
+            raise ArgumentError(
+                f"{self.__name__} works on the last {len(self._named(leader))} dimensions",
+                hint="move the axes first, or write a kernel: axes are named there",
+            )
+        return tuple(sorted({position % ndim for position in positions}))
+
+    def _named(self, parameter: str) -> list[str]:
+        return [part for part in self.arguments[parameter].split() if part != "..."]
+
+    def _build(
+        self,
+        arrays: tuple[str, ...],
+        ndim: int,
+        positions: tuple[int, ...],
+        literals: tuple[tuple[str, object], ...],
+        scalars: tuple[str, ...],
+        wide: bool,
+    ) -> Kernel:
+        """Compile the kernel for one rank, one choice of axes and one set of options."""
+        leader = next(iter(self.arguments))
+        named = self._named(leader)
+        expand = _Expansion(named, ndim, positions)
+        signature = [f'{name}: "{expand(self.arguments[name])}"' for name in arrays]
+        signature += [f"{name}: {self._kind(name)}" for name in scalars]
+        passed = [f"{name}={name}" for name in (*arrays, *scalars)]
+        passed += [f"{name}={value!r}" for name, value in literals]
+        axes = [part for axis in self.axes for part in expand.axis(axis)]
+        results = [self._result(layout, expand, wide) for layout in self.results]
+        names = [f"result_{number}" for number in range(len(results))]
+        quoted = ", ".join(f'"{result}"' for result in results)
+        text = (
+            f"def {self.__name__}_of_arrays({', '.join(signature)}) -> "
+            f"{quoted if len(results) == 1 else f'({quoted})'}:\n"
+            f"    {', '.join(names)} = library[{', '.join(axes)}]({', '.join(passed)})\n"
+            f"    return {', '.join(names)}\n"
+        )
+        return compile(text, names={"library": self.macro})
+
+    def _kind(self, name: str) -> str:
+        default = self.macro.defaults.get(name)
+        return (
+            "bool" if isinstance(default, bool) else "int" if isinstance(default, int) else "float"
+        )
+
+    @staticmethod
+    def _result(layout: Layout, expand: _Expansion, wide: bool) -> str:
+        prefix, bracket, rest = layout.partition("[")
+        if not bracket:
+            return expand(layout)
+        dtype = ("f64" if wide else "f32") if prefix == "wide" else prefix
+        return f"{dtype}[{expand(rest.removesuffix(']'))}]"
+
+
+class _Expansion:
+    """Layouts with `...` and the chosen axis spelled out."""
+
+    def __init__(self, named: list[str], ndim: int, positions: tuple[int, ...]) -> None:
+        single = named[0] if len(named) == 1 else None
+        count = len(positions) if single else len(named)
+        if ndim < count:
+            raise ArgumentError(f"{count} dimensions are needed, the array has {ndim}")
+        self.parts = {name: [name] for name in named}
+        if single and len(positions) > 1:
+            self.parts[single] = [f"{single}{number}" for number in range(len(positions))]
+        self.single = single
+        self.positions = positions
+        self.rest = [f"b{number}" for number in range(ndim - count)]
+
+    def axis(self, name: str) -> list[str]:
+        """Return the axes that stand for the macro's axis `name`."""
+        return self.parts.get(name, [name])
+
+    def __call__(self, layout: Layout) -> str:
+        parts = layout.split()
+        if "..." in parts and self.single in parts:
+            # The chosen axis stands where the array has it, among the others.
+            dimensions = list(self.rest)
+            for position, part in zip(self.positions, self.parts[self.single or ""], strict=True):
+                dimensions.insert(position, part)
+            return " ".join(dimensions)
+        expanded: list[str] = []
+        for part in parts:
+            if part == "...":
+                expanded += self.rest
+            else:
+                expanded += self.axis(part)
+        return " ".join(expanded)
+
+
+def on_arrays(
+    *, returns: Layout, axes: str = "l", literals: str = "", **layouts: Layout
+) -> Callable[[Function], LibraryFunction]:
+    """Make a macro callable on arrays whose dimensions `layouts` names.
+
+    Args:
+        returns: The layouts of the results, separated by commas.
+        axes: The macro's axes in order.
+        literals: Parameters whose value becomes part of the text, separated by spaces.
+        layouts: For each parameter that may be an array, its layout.
+    """
+
+    def decorate(macro: Function) -> LibraryFunction:
+        results = tuple(layout.strip() for layout in returns.split(","))
+        names = frozenset(literals.split())
+        return LibraryFunction(macro, axes.split(), layouts, results, names)
+
+    return decorate
+
+
+def _is_array(value: object) -> bool:
+    return bool(getattr(value, "shape", ()))
