@@ -33,6 +33,8 @@ def fold(op: str, values: Array, visible: Array | None, k: int | None = None) ->
         topk values and positions of shape (..., k), best first; for mantissa a float and an
         int64 exponent.
     """
+    if values.dtype.kind == "b" and op in ("sum", "prod", "topk"):
+        values = values.astype(np.int64)
     match op:
         case "sum":
             return (np.add.reduce(_hide(values, visible, 0), axis=-1),)
@@ -203,8 +205,6 @@ def _better(left: Parts, right: Parts, *, largest: bool) -> Parts:
 
 def _top(values: Array, visible: Array, k: int) -> Parts:
     """Return the k best values and their positions: NaN first, then downwards, ties in order."""
-    if values.dtype.kind == "b":
-        values = values.astype(np.int64)
     nan = is_nan(values)
     group = np.where(visible, np.where(nan, 0, 1), 2)
     # For integers ~v = -v - 1 falls as v grows and cannot overflow.
