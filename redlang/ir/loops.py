@@ -1,10 +1,11 @@
 """The loop IR: who computes what, when, over which tile.
 
 A `Loops` value is a list of kernels that run one after another. A kernel covers its grid axes with
-*units*, one tile of each grid axis a unit; units are independent. Inside a unit every statement works
-on whole tiles: in each scope every axis has a current range `[first, stop)`, the tile of a grid
-axis, of an enclosing `Loop`, or (a *resident* axis) its whole extent. A named value covers the
-current ranges of its type's axes in the scope that defines it.
+*units*, one tile of each grid axis a unit; units are independent. Inside a unit every statement
+works on whole tiles: in each scope every axis has a current range `[first, stop)`, the tile of a
+grid axis, of an enclosing `Loop`, or (a *resident* axis) its whole extent. A named value covers the
+current ranges of its type's axes in the scope that defines it; an axis that its type lacks is read
+at the first index of the current range.
 
 Statements say *what* happens to tiles; which of them share one pass over the elements, which values
 live in registers, scratch or nowhere, and which axis becomes a vector is the emitter's choice.
@@ -164,6 +165,9 @@ class Workspace:
     dtype: DType
 
 
+Kind: TypeAlias = Literal["map", "on-chip", "single-segment", "multi-segment", "merge"]
+
+
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """One launch.
@@ -176,6 +180,8 @@ class Kernel:
         resident: Axes whose whole extent is one tile.
         body: What a unit does.
         kind: How the plan cuts the work, for `explain` and the emitters' choices.
+        limits: The largest extent of resident axes that this kernel serves, where the plan says
+            so: emitters that keep tiles in registers need to know.
     """
 
     name: str
@@ -183,7 +189,8 @@ class Kernel:
     segment: Segment | None
     resident: tuple[str, ...]
     body: tuple[Statement, ...]
-    kind: Literal["map", "on-chip", "single-segment", "multi-segment", "merge"]
+    kind: Kind
+    limits: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

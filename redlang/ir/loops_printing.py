@@ -26,8 +26,7 @@ from redlang.ir.types import Type
 def loops_text(loops: Loops) -> str:
     """Return all kernels of a lowered program."""
     lines = [f"loops {loops.name}"]
-    for space in loops.workspaces:
-        lines.append(f"  workspace {space.name}: {space.dtype}[{' '.join(space.axes)}]")
+    lines += [f"  workspace {s.name}: {s.dtype}[{' '.join(s.axes)}]" for s in loops.workspaces]
     for kernel in loops.kernels:
         lines += _indent(_kernel(kernel))
     return "\n".join(lines) + "\n"
@@ -63,9 +62,9 @@ def _statement(statement: Statement) -> list[str]:
             product = f"({to_text(left)}) @[{', '.join(over)}] ({to_text(right)})"
             return [f"contract {_typed((name,), (type_,))} {sign} {product}{_where(condition)}"]
         case Combine(names, op, left, right, types, k, monoid):
-            slots = f", {k}" if k is not None else ""
             label = op if monoid is None else monoid.name
-            return [f"combine {_typed(names, types)} = {label}({_tuple(left)}, {_tuple(right)}{slots})"]
+            sides = [_tuple(left), _tuple(right), *([str(k)] if k is not None else [])]
+            return [f"combine {_typed(names, types)} = {label}({', '.join(sides)})"]
         case Commit(pairs):
             return ["commit " + ", ".join(f"{state} = {value}" for state, value in pairs)]
         case Store(target, value, axes):

@@ -111,7 +111,8 @@ class _Chooser:
             else:
                 tiles[axis] = self._stream_tile(axis)
         grid = tuple(
-            GridAxis(a, self._grid_tile(a)) for a in self.program.ordered({*self.nest.base, *extra_grid})
+            GridAxis(a, self._grid_tile(a))
+            for a in self.program.ordered({*self.nest.base, *extra_grid})
         )
         segmented = self._segmented(kind, grid, tiles)
         if segmented is not None:

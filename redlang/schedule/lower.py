@@ -1,9 +1,9 @@
 """Program + Plan → Loops: place every value in the outermost scope that it can be computed in.
 
-Lowering works on demand. A nest asks for what its results need; a sweep opens loops over its axes and
-asks, inside them, for what its steps need; a value is emitted once, in the deepest open scope whose
-axes it varies with, and found there by everything after it. Inner sweeps are just values of that
-kind.
+Lowering works on demand. A nest asks for what its results need; a sweep opens loops over its axes
+and asks, inside them, for what its steps need; a value is emitted once, in the deepest open scope
+whose axes it varies with, and found there by everything after it. Inner sweeps are just values of
+that kind.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def lower(program: Program, nests: tuple[Nest, ...], plan: Plan) -> loops.Loops:
     builder = Builder((*dict.fromkeys(segments), *order))
     definitions = {name: d for d in program.definitions for name in d.names}
     for number, (nest, nest_plan) in enumerate(zip(nests, plan.nests, strict=True)):
-        lowering = _Lowering(program, builder, definitions, nest, nest_plan, f"{program.name}_{number}")
+        name = f"{program.name}_{number}"
+        lowering = _Lowering(program, builder, definitions, nest, nest_plan, name)
         made, spaces = lowering.run(tuple(workspaces))
         kernels.extend(made)
         workspaces.extend(spaces)
@@ -77,6 +78,7 @@ class _Lowering:
         self.plan = plan
         self.name = name
         self.scopes: list[_Scope] = []
+        self.types = walk.definition_types(program)
         self.inner: dict[str, incremental.Sweep] = {
             stage: sweep for sweep in (*nest.inner, *nest.sweeps) for stage in sweep.stages
         }
@@ -103,12 +105,14 @@ class _Lowering:
         axes = {grid.axis for grid in self.plan.grid} | set(self.plan.resident) | set(extra)
         self.scopes = [_Scope(frozenset(axes))]
 
-    def _close_unit(self, kind: str, segment: loops.Segment | None = None) -> loops.Kernel:
+    def _close_unit(self, kind: loops.Kind, segment: loops.Segment | None = None) -> loops.Kernel:
         (unit,) = self.scopes
         suffix = {"multi-segment": "_segments", "merge": "_merge"}.get(kind, "")
         body = tidy.tidy(tuple(unit.body))
         name = self.name + suffix
-        return loops.Kernel(name, self.plan.grid, segment, self.plan.resident, body, kind)  # type: ignore[arg-type]  # kind is one of the literals
+        return loops.Kernel(
+            name, self.plan.grid, segment, self.plan.resident, body, kind, self.plan.limits
+        )
 
     @contextmanager
     def _loop(self, axis: str, tile: int, some: Expr | None = None) -> Iterator[None]:
@@ -178,12 +182,7 @@ class _Lowering:
         """Emit `sweep` where its results belong, unless they are known already."""
         if all(self._known(stage) or stage in self.memory for stage in sweep.stages):
             return
-        axes = frozenset(
-            axis
-            for stage in sweep.stages
-            for type_ in walk.value_types(self.definitions[stage].value)
-            for axis in type_.axes
-        )
+        axes = frozenset(axis for stage in sweep.stages for axis in self.types[stage].axes)
         with self._outside(axes - frozenset(sweep.axes)):
             self._begin(sweep)
             self._sweep_loops(sweep, sweep.axes)
@@ -282,8 +281,7 @@ class _Lowering:
     def _store_exports(self) -> list[loops.Workspace]:
         spaces = []
         for stage in self.nest.exports:
-            definition = self.definitions[stage]
-            type_ = dict(zip(definition.names, walk.value_types(definition.value), strict=True))[stage]
+            type_ = self.types[stage]
             self._store(stage, Ref(stage, type_), type_.axes)
             spaces.append(loops.Workspace(stage, type_.axes, type_.dtype))
         return spaces
@@ -364,9 +362,6 @@ def _any(tests: list[Expr], builder: Builder) -> Expr | None:
 
 
 def _is_cheap(expr: Expr) -> bool:
-    count = 0
-    for node in walk.nodes(expr):
-        count += 1
-        if count > CHEAP_NODES or (isinstance(node, Apply) and node.op in COSTLY):
-            return False
-    return True
+    nodes = list(walk.nodes(expr))
+    costly = any(isinstance(node, Apply) and node.op in COSTLY for node in nodes)
+    return len(nodes) <= CHEAP_NODES and not costly

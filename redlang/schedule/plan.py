@@ -26,6 +26,7 @@ class NestPlan:
         tiles: Tile of each axis that is looped over inside a unit.
         resident: Axes whose whole extent is one tile.
         segmented: The axis that is cut, for multi-segment.
+        limits: The largest extents of resident axes that the plan serves, where it depends on them.
     """
 
     kind: Kind
@@ -33,6 +34,7 @@ class NestPlan:
     tiles: tuple[tuple[str, int], ...]
     resident: tuple[str, ...]
     segmented: str | None = None
+    limits: tuple[tuple[str, int], ...] = ()
 
     def tile(self, axis: str) -> int:
         """Return the tile of a looped axis."""

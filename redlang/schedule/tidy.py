@@ -4,9 +4,9 @@ Lowering writes every sweep in the same way: states, a loop, new values, a commi
 take away what a sweep does not need, whatever it computes:
 
     straight line   commit s = v          -->   later reads of s read v
-                    combine(initial, p)   -->   p                       (the initial state is neutral)
-    in a loop       v = f(s); commit s=v  -->   s = f(s)                (s is not read in between)
-                    t = L @ R; v = a + t  -->   v = a; v += L @ R       (t is read once)
+                    combine(initial, p)   -->   p                   (the initial state is neutral)
+    in a loop       v = f(s); commit s=v  -->   s = f(s)            (s is not read in between)
+                    t = L @ R; v = a + t  -->   v = a; v += L @ R   (t is read once)
 """
 
 from __future__ import annotations
@@ -217,9 +217,9 @@ def _straight_line(body: list[Statement], only: frozenset[str] | None = None) ->
             case Compute(name=name):
                 initial.add(name)
                 done.append(statement)
-            case Combine(names=names, left=left, right=right) if (
-                set(left) <= initial and _is_initial(left, done)
-            ):
+            case Combine(names=names, left=left, right=right) if set(
+                left
+            ) <= initial and _is_initial(left, done):
                 alias |= dict(zip(names, right, strict=True))
             case Commit(pairs=pairs):
                 mine = [(s, v) for s, v in pairs if s in initial and (only is None or s in only)]
