@@ -1,0 +1,1 @@
+"""Targets: what generated text may call, and text → something to launch."""

@@ -1,0 +1,153 @@
+"""Numba's part in the CPU target: the names that generated text may use, and text → object code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+from numba.core import types
+
+from redlang.targets import cpu_folds, cpu_math, cpu_memory, cpu_numbers, cpu_scalar, cpu_trig
+from redlang.targets.llvm import Value, intrinsic
+
+_SIGNATURE = types.void(
+    types.CPointer(types.uint64),
+    types.CPointer(types.int64),
+    types.CPointer(types.float64),
+    *(types.int64, types.int64, types.uint64),
+)
+
+
+def _floating(x: types.Type, *rest: types.Type) -> types.Type | None:
+    """Type a function of floats that all have the same type."""
+    return x if isinstance(x, types.Float) and all(r == x for r in rest) else None
+
+
+def _same(x: types.Type, *rest: types.Type) -> types.Type | None:
+    """Type a function of numbers that all have the same type."""
+    return x if isinstance(x, types.Number) and all(r == x for r in rest) else None
+
+
+def _test(x: types.Type) -> types.Type | None:
+    return types.boolean if isinstance(x, types.Float) else None
+
+
+def _chosen(condition: types.Type, yes: types.Type, no: types.Type) -> types.Type | None:
+    return yes if condition == types.boolean and yes == no else None
+
+
+def _scaled(x: types.Type, n: types.Type) -> types.Type | None:
+    return x if isinstance(x, types.Float) and n == types.int64 else None
+
+
+def _to(computed: types.Type) -> Any:
+    """Return a vocabulary function that changes the compute type."""
+
+    def result(x: types.Type) -> types.Type | None:
+        return computed if isinstance(x, types.Number | types.Boolean) else None
+
+    return intrinsic(f"to_{computed}", 1, result, lambda x: cpu_numbers.convert(x, computed))
+
+
+def _cast(dtype: str) -> Any:
+    """Return a vocabulary function that rounds to an element type."""
+
+    def result(x: types.Type) -> types.Type | None:
+        return (
+            cpu_numbers.COMPUTED[dtype] if isinstance(x, types.Number | types.Boolean) else None
+        )
+
+    return intrinsic(f"cast_{dtype}", 1, result, lambda x: cpu_numbers.cast(x, dtype))
+
+
+def _logic(x: types.Type, *rest: types.Type) -> types.Type | None:
+    fits = x == types.boolean or isinstance(x, types.Integer)
+    return x if fits and all(r == x for r in rest) else None
+
+
+def vocabulary() -> dict[str, Any]:
+    """Return the names that generated text may use, besides Python's own syntax."""
+    math = {
+        name: intrinsic(name, 1, _floating, function)
+        for name, function in {
+            **{"exp": cpu_math.exp, "exp2": cpu_math.exp2, "log": cpu_math.log},
+            **{"log2": cpu_math.log2, "tanh": cpu_math.tanh, "sigmoid": cpu_math.sigmoid},
+            **{"erf": cpu_math.erf, "rsqrt": cpu_math.rsqrt, "sin": cpu_trig.sin},
+            **{"cos": cpu_trig.cos, "sqrt": lambda x: x.call("sqrt")},
+        }.items()
+    }
+    return {
+        **math,
+        "power": intrinsic("power", 2, _floating, cpu_math.power),
+        "ldexp": intrinsic("ldexp", 2, _scaled, cpu_math.ldexp),
+        "absolute": intrinsic("absolute", 1, _same, abs),
+        "sign": intrinsic("sign", 1, _same, cpu_scalar.sign),
+        "floor": intrinsic("floor", 1, _same, cpu_scalar.floor),
+        "ceil": intrinsic("ceil", 1, _same, cpu_scalar.ceil),
+        "round_even": intrinsic("round_even", 1, _same, cpu_scalar.round_even),
+        "minimum": intrinsic("minimum", 2, _same, cpu_scalar.minimum),
+        "maximum": intrinsic("maximum", 2, _same, cpu_scalar.maximum),
+        "clip": intrinsic("clip", 3, _same, cpu_scalar.clip),
+        "floor_divide": intrinsic("floor_divide", 2, _same, cpu_scalar.floor_divide),
+        "modulo": intrinsic("modulo", 2, _same, cpu_scalar.modulo),
+        "is_nan": intrinsic("is_nan", 1, _test, Value.is_nan),
+        "is_finite": intrinsic("is_finite", 1, _test, cpu_scalar.is_finite),
+        "select": intrinsic("select", 3, _chosen, Value.choose),
+        "logical_and": intrinsic("logical_and", 2, _logic, Value.__and__),
+        "logical_or": intrinsic("logical_or", 2, _logic, Value.__or__),
+        "logical_xor": intrinsic("logical_xor", 2, _logic, Value.__xor__),
+        "logical_not": intrinsic("logical_not", 1, _logic, cpu_scalar.logical_not),
+        "sum_add": intrinsic("sum_add", 2, _same, cpu_folds.sum_add),
+        "sum_multiply_add": intrinsic("sum_multiply_add", 3, _same, cpu_folds.sum_multiply_add),
+        "product_multiply": intrinsic("product_multiply", 2, _same, cpu_folds.product_multiply),
+        **{f"to_{name}": _to(kind) for name, kind in _COMPUTE_TYPES.items()},
+        **{f"cast_{dtype}": _cast(dtype) for dtype in cpu_numbers.STORED},
+        **_COMPUTE_TYPES,
+        "pointer": cpu_memory.pointer,
+        "load": cpu_memory.load,
+        "store": cpu_memory.store,
+        "offset": cpu_memory.offset,
+        "address_of": cpu_memory.address_of,
+        "inf": float("inf"),
+        "nan": float("nan"),
+    }
+
+
+_COMPUTE_TYPES = {
+    "bool": types.boolean,
+    "i64": types.int64,
+    "u64": types.uint64,
+    "f32": types.float32,
+    "f64": types.float64,
+}
+_VOCABULARY = vocabulary()
+
+
+def compile_entries(
+    text: str, entries: tuple[str, ...], filename: str
+) -> tuple[bytes, tuple[tuple[str, str], ...]]:
+    """Compile entry points of a text; return an object file and each entry's symbol."""
+    namespace = dict(_VOCABULARY)
+    exec(compile(text, filename, "exec"), namespace)  # noqa: S102  # our own generated text
+    compiled = [_compile(namespace[entry]) for entry in entries]
+    library, *others = [function._library for function in compiled]
+    symbols = tuple((entry, f.native_name) for entry, f in zip(entries, compiled, strict=True))
+    if not others:
+        return library._get_compiled_object(), symbols
+    module = library._final_module.clone()
+    for other in others:
+        module.link_in(other._final_module, preserve=True)
+    return library.codegen._tm.emit_object(module), symbols
+
+
+def _compile(function: Any) -> Any:
+    return numba.cfunc(_SIGNATURE, nopython=True, error_model="numpy")(function)
+
+
+def llvm_text(text: str, entry: str) -> str:
+    """Return the optimised LLVM text of an entry point, for tests and curious readers."""
+    namespace = dict(_VOCABULARY)
+    exec(compile(text, "<llvm>", "exec"), namespace)  # noqa: S102
+    return str(_compile(namespace[entry]).inspect_llvm())
+
+
