@@ -1,19 +1,21 @@
-"""The text of an array annotation, `f16[b (g r) m d]`, to nodes whose spans lie inside the quotes."""
+"""Array annotations, `f16[b (g r) m d]`: text to nodes, whose spans lie inside the quotes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from redlang.frontend.refusal import Read, Refusal, mistake
+from redlang.frontend.reading import Node, Read, Refusal, mistake
 from redlang.frontend.syntax import ArrayAnnotation, AxisSpec, DimSpec
+from redlang.frontend.words import name_of
 from redlang.ir.types import DTYPES
 from redlang.source import Span
 
 if TYPE_CHECKING:
-    from lark import Token, Tree
+    from lark import Token
 
     from redlang.errors import KernelSyntaxError
 
+MAX_EXTENT = 2**63 - 1
 EXAMPLE = 'write axes in memory order, separated by spaces: "b (g r) m", "f16[b m d]", "n=128"'
 SCALARS = ("float", "int", "bool")
 
@@ -29,51 +31,58 @@ def parse_annotation(
         read: The grammar.
     """
     try:
-        tree = read("annotation", text.replace("\n", " "))
+        node = read("annotation", text.replace("\n", " "))
     except Refusal as refusal:
         place = Span(refusal.span.start + span.start, refusal.span.stop + span.start)
         problem, hint = _explain(text, refusal)
         return ArrayAnnotation(None, (), span), [mistake(problem, hint, place)]
-    children = list(tree.children)
-    dtype = str(children.pop(0)) if tree.data == "typed_annotation" else None
-    dims = tuple(_dimension(child, span.start) for child in children)  # type: ignore[arg-type]
+    dtype = str(node.words[0]) if node.words else None
+    dims = tuple(_dimension(child, span.start) for child in node.nodes)
     annotation = ArrayAnnotation(dtype, dims, span)
     return annotation, _check(annotation)
 
 
-def _place(tree: Tree[Token], offset: int) -> Span:
-    return Span(tree.meta.start_pos + offset, tree.meta.end_pos + offset)
+def _place(token: Token, offset: int) -> Span:
+    start = (token.start_pos or 0) + offset
+    return Span(start, start + len(token))
 
 
-def _dimension(tree: Tree[Token], offset: int) -> DimSpec:
-    axes = tuple(_axis(axis, offset) for axis in tree.children)  # type: ignore[arg-type]
-    return DimSpec(axes, _place(tree, offset))
+def _dimension(node: Node, offset: int) -> DimSpec:
+    axes = tuple(_axis(child, offset) for child in node.nodes)
+    places = [_place(word, offset) for word in node.words]
+    first, last = places or (axes[0].span, axes[0].span)
+    return DimSpec(axes, first.to(last))
 
 
-def _axis(tree: Tree[Token], offset: int) -> AxisSpec:
+def _axis(node: Node, offset: int) -> AxisSpec:
     name: str | None = None
     extent: int | None = None
-    for token in tree.children:
-        assert not hasattr(token, "data")
-        if token.type == "NAME":
-            name = str(token)
+    for word in node.words:
+        if word.type == "NAME":
+            name = name_of(word)
         else:
-            extent = int(token)
-    return AxisSpec(name, extent, _place(tree, offset))
+            # Longer numbers only need to be seen as too large.
+            extent = int(word[-30:])
+    span = _place(node.words[0], offset).to(_place(node.words[-1], offset))
+    return AxisSpec(name, extent, span)
 
 
 def _check(annotation: ArrayAnnotation) -> list[KernelSyntaxError]:
-    first = annotation.dims[0].axes[0] if annotation.dims else None
-    if first is None or first.name is None or annotation.dtype is not None:
-        return []
-    if first.name in SCALARS and len(annotation.dims) == 1:
-        problem = f"{first.name!r} in quotes is an axis named {first.name}"
-        return [mistake(problem, f"write {first.name} without quotes for a number", first.span)]
-    if first.name in DTYPES:
-        problem = f"{first.name!r} is an element type, not an axis"
-        axes = " ".join("_" for _ in annotation.dims[1:]).replace("_", "n")
-        return [mistake(problem, f'put the axes in brackets: "{first.name}[{axes}]"', first.span)]
-    return []
+    """Return the mistakes of an annotation that the grammar reads."""
+    axes = [axis for dim in annotation.dims for axis in dim.axes]
+    mistakes = [
+        mistake("an extent does not fit into 64 bits", "write a smaller number", axis.span)
+        for axis in axes
+        if axis.extent is not None and axis.extent > MAX_EXTENT
+    ]
+    name = axes[0].name if axes else None
+    if annotation.dtype is None and name in SCALARS and len(axes) == 1:
+        problem = f"{name!r} in quotes is an axis named {name}"
+        mistakes.append(mistake(problem, f"for a number write {name} without quotes", axes[0].span))
+    elif annotation.dtype is None and name in DTYPES:
+        problem = f"{name!r} is an element type, not an axis"
+        mistakes.append(mistake(problem, f'brackets hold the axes: "{name}[m n]"', axes[0].span))
+    return mistakes
 
 
 def _explain(text: str, refusal: Refusal) -> tuple[str, str]:

@@ -7,14 +7,12 @@ name, since that is where an error about them points.
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import math
-import unicodedata
-from typing import TYPE_CHECKING, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING
 
 from redlang.frontend.annotations import parse_annotation
-from redlang.frontend.refusal import Read, mistake
+from redlang.frontend.reading import Node, Read, mistake
 from redlang.frontend.syntax import (
     ArrayAnnotation,
     Assign,
@@ -38,16 +36,15 @@ from redlang.frontend.syntax import (
     Syntax,
     Unary,
 )
+from redlang.frontend.words import name_of, number_of, opening, string_of
 from redlang.source import Span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lark import Token, Tree
+    from lark import Token
 
     from redlang.errors import KernelSyntaxError
-
-    Child: TypeAlias = Token | Tree[Token]
 
 MAX_DEPTH = 150
 """Levels of nesting in one expression; later stages walk it by recursion."""
@@ -70,10 +67,10 @@ class Builder:
         self.too_deep = False
         self.mistakes: list[KernelSyntaxError] = []
 
-    def span(self, child: Child) -> Span:
-        """Return where `child` stands in the source."""
-        place = child.meta if _is_tree(child) else child
-        return Span(place.start_pos + self.offset, place.end_pos + self.offset)
+    def span(self, word: Token) -> Span:
+        """Return where a token stands in the source."""
+        start = (word.start_pos or 0) + self.offset
+        return Span(start, start + len(word))
 
     def note(self, problem: str, hint: str, span: Span) -> None:
         """Note a mistake."""
@@ -81,59 +78,79 @@ class Builder:
 
     # Definitions
 
-    def definition(self, tree: Tree[Token]) -> Syntax:
+    def definition(self, node: Node) -> Syntax:
         """Build `definition`."""
-        *decorators, last = _trees(tree.children)
-        built = tuple(self.decorator(child) for child in decorators)
-        if last.data == "function":
-            return self.function(last, built)
-        return self.monoid(last, built)
+        *above, last = node.nodes
+        decorators = tuple(map(self.decorator, above))
+        if last.rule == "function":
+            return self.function(last, decorators)
+        return self.monoid(last, decorators)
 
-    def decorator(self, tree: Tree[Token]) -> Decorator:
+    def decorator(self, node: Node) -> Decorator:
         """Build `decorator`."""
-        name, *options = _trees(tree.children)
+        name, *options = node.nodes
         literal: list[tuple[str, bool | int | float | str]] = []
         computed: list[str] = []
-        for option in _trees(options[0].children) if options else ():
-            keyword, value = option.children[0], option.children[-1]
-            constant = self._constant(value)
-            if len(option.children) == 1 or keyword.type != "NAME" or constant is None:
-                span = self.span(option)
-                computed.append(self.text[span.start : span.stop])
+        for option in options[0].nodes if options else ():
+            value = option.children[-1]
+            constant = _constant(value)
+            if constant is not None and option.words and option.words[0].type == "NAME":
+                literal.append((str(option.words[0]), constant))
             else:
-                literal.append((str(keyword), constant))
-        span = self.span(tree)
-        stop = span.start + len(self.text[span.start : span.stop].rstrip())
-        return Decorator(_dotted(name), tuple(literal), tuple(computed), Span(span.start, stop))
+                computed.append(self.option_text(option))
+        closing = self.span(node.words[-1]) if len(node.words) > 1 else self.dotted(name).span
+        span = self.span(node.words[0]).to(closing)
+        return Decorator(_dotted(name), tuple(literal), tuple(computed), span)
 
-    def _constant(self, value: Child) -> bool | int | float | str | None:
-        if not _is_tree(value):
-            return str(ast.literal_eval(value)) if value.type == "STRING" else None
-        if value.data == "number":
-            return _number(value.children[0])
-        if value.data == "unary" and value.children[1].data == "number":
-            number = _number(value.children[1].children[0])
-            return {"-": -number, "+": +number}.get(str(value.children[0]))
-        return None
+    def option_text(self, node: Node) -> str:
+        """Return the text of an `option` that Python evaluates."""
+        places = [self.span(word) for word in node.words]
+        noted = len(self.mistakes)
+        places += [self.expression(child).span for child in node.nodes]
+        del self.mistakes[noted:]
+        return self.text[places[0].start : places[-1].stop]
 
-    def function(self, tree: Tree[Token], decorators: tuple[Decorator, ...]) -> Function:
+    def function(self, node: Node, decorators: tuple[Decorator, ...]) -> Function:
         """Build `function`."""
-        name, *rest = tree.children
-        parts = _trees(rest)
-        parameters, returns = self.signature(parts)
-        documents = [_docstring(part) for part in parts if part.data == "docstring"]
-        lines = [part for part in parts if part.data == "line"]
-        body = tuple(statement for line in lines for statement in self.line(line))
+        (name,) = node.words
+        parameters: tuple[Parameter, ...] = ()
+        returns: tuple[ArrayAnnotation, ...] | None = None
+        docstring: str | None = None
+        body: list[Statement] = []
+        for part in node.nodes:
+            match part.rule:
+                case "parameters":
+                    parameters = self.parameters(part)
+                case "results":
+                    returns = tuple(map(self.array, part.words))
+                case "docstring":
+                    docstring = self.docstring(part)
+                case _:
+                    body += map(self.statement, part.nodes)
         self.check_body(str(name), body, self.span(name))
         return Function(
-            _name(name),
-            parameters,
-            returns,
-            documents[0] if documents else None,
-            body,
-            decorators,
-            self.span(name),
+            name_of(name), parameters, returns, docstring, tuple(body), decorators, self.span(name)
         )
+
+    def docstring(self, node: Node) -> str:
+        """Build `docstring`: strings that stand side by side are one."""
+        parts = []
+        for word in node.words:
+            value = string_of(word)
+            if value is None:
+                hint = "complete it, or put r in front of the string"
+                self.note("the string holds an incomplete escape", hint, self.span(word))
+            parts.append(value or "")
+        return "".join(parts)
+
+    def number(self, word: Token) -> bool | int | float:
+        """Build a literal number."""
+        value = number_of(word)
+        if value is None:
+            problem = f"the number has {len(word)} digits"
+            self.note(problem, "write it in the form 1e30", self.span(word))
+            return 0
+        return value
 
     def check_body(self, name: str, body: Sequence[Statement], span: Span) -> None:
         """Note a body that does not end with its only return."""
@@ -145,46 +162,33 @@ class Builder:
             hint = "a body is one list of definitions that ends with one return"
             self.note("this statement stands behind the return", hint, after.span)
 
-    def monoid(self, tree: Tree[Token], decorators: tuple[Decorator, ...]) -> MonoidClass:
+    def monoid(self, node: Node, decorators: tuple[Decorator, ...]) -> MonoidClass:
         """Build `monoid`."""
-        name, *rest = tree.children
-        parts = _trees(rest)
-        documents = [_docstring(part) for part in parts if part.data == "docstring"]
-        methods = []
-        for part in parts:
-            if part.data == "method":
-                *above, function = _trees(part.children)
-                built = tuple(self.decorator(child) for child in above)
-                methods.append(self.function(function, built))
-        document = documents[0] if documents else None
-        return MonoidClass(_name(name), document, tuple(methods), decorators, self.span(name))
+        (name,) = node.words
+        docstring: str | None = None
+        methods: list[Function] = []
+        for part in node.nodes:
+            if part.rule == "docstring":
+                docstring = self.docstring(part)
+            else:
+                *above, function = part.nodes
+                methods.append(self.function(function, tuple(map(self.decorator, above))))
+        return MonoidClass(name_of(name), docstring, tuple(methods), decorators, self.span(name))
 
     # Signatures
 
-    def signature(
-        self, parts: Sequence[Tree[Token]]
-    ) -> tuple[tuple[Parameter, ...], tuple[ArrayAnnotation, ...] | None]:
-        """Build `parameters` and `results`, each of which may be missing."""
-        parameters: tuple[Parameter, ...] = ()
-        returns: tuple[ArrayAnnotation, ...] | None = None
-        for part in parts:
-            if part.data == "parameters":
-                parameters = self.parameters(part)
-            elif part.data == "results":
-                returns = tuple(self.array(child) for child in part.children)
-        return parameters, returns
-
-    def parameters(self, tree: Tree[Token]) -> tuple[Parameter, ...]:
+    def parameters(self, node: Node) -> tuple[Parameter, ...]:
         """Build `parameters`, checked as Python checks them."""
         built: list[Parameter] = []
-        star: Child | None = None
-        for child in tree.children:
-            if _is_tree(child):
+        star: Token | None = None
+        for child in node.children:
+            if isinstance(child, Node):
                 built.append(self.parameter(child, keyword_only=star is not None))
-            elif star is not None:
-                self.note("'*' appears twice", "one '*' opens the keyword parameters", self.span(child))
-            else:
+            elif star is None:
                 star = child
+            else:
+                hint = "one '*' opens the parameters that are given by keyword"
+                self.note("'*' appears twice", hint, self.span(child))
         self.check_parameters(built)
         if star is not None and not (built and built[-1].keyword_only):
             self.note("no parameter follows '*'", "remove it, or name parameters", self.span(star))
@@ -204,44 +208,42 @@ class Builder:
             if parameter.default is not None:
                 defaulted = name
             elif defaulted:
-                problem = f"parameter {name!r} has no default but follows {defaulted!r}, which has one"
+                problem = (
+                    f"parameter {name!r} has no default but follows {defaulted!r}, which has one"
+                )
                 self.note(problem, "move it forward, or put '*' in front of it", parameter.span)
 
-    def parameter(self, tree: Tree[Token], *, keyword_only: bool) -> Parameter:
+    def parameter(self, node: Node, *, keyword_only: bool) -> Parameter:
         """Build `parameter`."""
-        name, *rest = tree.children
+        name, *types = node.words
         annotation: ArrayAnnotation | ScalarAnnotation | None = None
-        default: bool | int | float | None = None
-        for part in rest:
-            if _is_tree(part):
-                default = self.default(part)
-            elif part.type == "SCALAR":
-                annotation = ScalarAnnotation(str(part), self.span(part))
+        for word in types:
+            if word.type == "SCALAR":
+                annotation = ScalarAnnotation(str(word), self.span(word))
             else:
-                annotation = self.array(part)
-        return Parameter(_name(name), annotation, default, keyword_only, self.span(name))
+                annotation = self.array(word)
+        default = self.default(node.nodes[0]) if node.nodes else None
+        return Parameter(name_of(name), annotation, default, keyword_only, self.span(name))
 
-    def default(self, tree: Tree[Token]) -> bool | int | float:
+    def default(self, node: Node) -> bool | int | float:
         """Build `default`."""
-        *sign, value = tree.children
-        negative = bool(sign) and sign[0] == "-"
-        if _is_tree(value):
-            name = _dotted(value)
-            number = CONSTANTS.get(name.rpartition(".")[2])
-            if number is None:
-                hint = f"write the number, or drop the parameter and use {name} in the kernel"
-                self.note(f"the default {name!r} is not a number", hint, self.span(value))
-                return 0
-        else:
-            number = _number(value)
-        return -number if negative else number
+        negative = node.children[0] == "-"
+        if not node.nodes:
+            number = self.number(node.words[-1])
+            return -number if negative else number
+        name = self.dotted(node.nodes[0])
+        constant = CONSTANTS.get(name.text.rpartition(".")[2])
+        if constant is None:
+            hint = f"write the number, or drop the parameter and use {name.text} in the kernel"
+            self.note(f"the default {name.text} is not a number", hint, name.span)
+            return 0
+        return -constant if negative else constant
 
-    def array(self, child: Child) -> ArrayAnnotation:
+    def array(self, word: Token) -> ArrayAnnotation:
         """Build an array annotation from its string."""
-        assert not _is_tree(child)
-        token, span = str(child), self.span(child)
-        quote = _opening(token)
-        inside = Span(span.start + quote, span.stop - len(token[:quote].lstrip("rRuU")))
+        span = self.span(word)
+        prefix, quotes = opening(word)
+        inside = Span(span.start + prefix + quotes, span.stop - quotes)
         content = self.text[inside.start : inside.stop]
         annotation, mistakes = parse_annotation(content, inside, self.read)
         self.mistakes += mistakes
@@ -249,68 +251,73 @@ class Builder:
 
     # Statements
 
-    def line(self, tree: Tree[Token]) -> list[Statement]:
-        """Build the statements of a `line`."""
-        return [self.statement(child) for child in _trees(tree.children)]
-
-    def statement(self, tree: Tree[Token]) -> Statement:
+    def statement(self, node: Node) -> Statement:
         """Build `assign` or `return`."""
-        if tree.data == "return":
-            return Return(tuple(map(self.expression, _trees(tree.children))), self.span(tree))
-        *names, value = tree.children
-        targets = tuple(Name(_name(name), self.span(name)) for name in names)
-        repeated = {name.text for name in targets if targets.count(name) > 1}
-        for name in sorted(repeated):
-            self.note(f"{name!r} is assigned twice in one line", "rename one", targets[0].span)
-        assert _is_tree(value)
-        return Assign(targets, self.expression(value), self.span(tree))
+        values = tuple(map(self.expression, node.nodes))
+        first = self.span(node.words[0])
+        if node.rule == "return":
+            closing = self.span(node.words[-1]) if len(node.words) > 1 else values[-1].span
+            return Return(values, first.to(closing))
+        names = [word for word in node.words if word.type == "NAME"]
+        targets = tuple(Name(name_of(word), self.span(word)) for word in names)
+        for place, target in enumerate(targets):
+            if target in targets[:place]:
+                problem = f"{target.text!r} is assigned twice in one line"
+                self.note(problem, "rename one of them", target.span)
+        return Assign(targets, values[0], first.to(values[0].span))
 
     # Expressions
 
-    def expression(self, tree: Tree[Token]) -> Expr:
+    def expression(self, node: Node) -> Expr:
         """Build any expression."""
         self.depth += 1
-        built: Expr = Number(0, self.span(tree))
+        built: Expr = Number(0)
         if self.depth <= MAX_DEPTH:
-            built = getattr(self, f"_{tree.data}")(tree)
+            built = getattr(self, f"_{node.rule}")(node)
         elif not self.too_deep:
             self.too_deep = True
-            problem = f"the expression is nested more than {MAX_DEPTH} levels deep"
-            self.note(problem, "give names to parts of it", self.span(tree))
+            problem = f"an expression is nested more than {MAX_DEPTH} levels deep"
+            self.note(problem, "give names to parts of it", self.span(_first_word(node)))
         self.depth -= 1
         return built
 
-    def _number(self, tree: Tree[Token]) -> Expr:
-        return Number(_number(tree.children[0]), self.span(tree))
+    def dotted(self, node: Node) -> Name:
+        """Build `dotted`."""
+        span = self.span(node.words[0]).to(self.span(node.words[-1]))
+        return Name(_dotted(node), span)
 
-    def _name(self, tree: Tree[Token]) -> Expr:
-        return Name(_dotted(tree.children[0]), self.span(tree))
+    def _number(self, node: Node) -> Expr:
+        (word,) = node.words
+        return Number(self.number(word), self.span(word))
 
-    def _parenthesised(self, tree: Tree[Token]) -> Expr:
-        inner = self.expression(_trees(tree.children)[0])
-        span = self.span(tree)
+    def _name(self, node: Node) -> Expr:
+        return self.dotted(node.nodes[0])
+
+    def _parenthesised(self, node: Node) -> Expr:
+        inner = self.expression(node.nodes[0])
+        opening, closing = node.words
+        span = self.span(opening).to(self.span(closing))
         if isinstance(inner, Binary | Compare):
             return dataclasses.replace(inner, parenthesised=True, span=span)
         return dataclasses.replace(inner, span=span)
 
-    def _unary(self, tree: Tree[Token]) -> Expr:
-        operator, operand = tree.children
-        return Unary(str(operator), self.expression(operand), self.span(tree))
+    def _unary(self, node: Node) -> Expr:
+        operand = self.expression(node.nodes[0])
+        operator = node.words[0]
+        return Unary(str(operator), operand, self.span(operator).to(operand.span))
 
-    def _binary(self, tree: Tree[Token]) -> Expr:
-        left, operator, right = tree.children
-        span = self.span(tree)
-        return Binary(
-            str(operator), self.expression(left), self.expression(right), span=span
-        )
+    def _binary(self, node: Node) -> Expr:
+        left, right = map(self.expression, node.nodes)
+        return Binary(str(node.words[0]), left, right, span=left.span.to(right.span))
 
-    def _compare(self, tree: Tree[Token]) -> Expr:
-        operands = tuple(map(self.expression, _trees(tree.children[::2])))
+    def _compare(self, node: Node) -> Expr:
+        operands = tuple(map(self.expression, node.nodes))
         for operand in operands:
-            self._check_beside_comparison(operand)
-        return Compare(tuple(map(str, tree.children[1::2])), operands, span=self.span(tree))
+            self.check_beside_comparison(operand)
+        span = operands[0].span.to(operands[-1].span)
+        return Compare(tuple(map(str, node.words)), operands, span=span)
 
-    def _check_beside_comparison(self, operand: Expr) -> None:
+    def check_beside_comparison(self, operand: Expr) -> None:
         """Note `a < b & c < d`, which Python reads as `a < (b & c) < d`."""
         match operand:
             case Binary(op="&" | "|" | "^" as op, parenthesised=False):
@@ -318,98 +325,94 @@ class Builder:
                 hint = f"put the comparisons in parentheses: (a < b) {op} (c < d)"
             case Unary(op="~") if self.text[operand.span.start] == "~":
                 problem = "'~' binds tighter than the comparison beside it, as in Python"
-                hint = "write ~(a < b), or (~a) < b"
+                hint = "put the comparison in parentheses: ~(a < b)"
             case _:
                 return
         self.note(problem, hint, operand.span)
 
-    def _if_else(self, tree: Tree[Token]) -> Expr:
-        then, condition, otherwise = map(self.expression, _trees(tree.children))
-        return IfElse(condition, then, otherwise, self.span(tree))
+    def _if_else(self, node: Node) -> Expr:
+        then, condition, otherwise = map(self.expression, node.nodes)
+        return IfElse(condition, then, otherwise, then.span.to(otherwise.span))
 
-    def _subscript(self, tree: Tree[Token]) -> Expr:
-        array, items = _trees(tree.children)
+    def _subscript(self, node: Node) -> Expr:
+        array, items = node.nodes
+        name = self.dotted(array)
         subscripts: list[Expr] = []
-        for item in _trees(items.children):
-            if item.data == "binding":
-                hint = "an array is always taken whole; restrict it with where(lower <= n, x)"
-                self.note("an index has no ranges", hint, self.span(item))
+        for item in items.nodes:
+            if item.rule == "binding":
+                hint = "an axis is always taken whole; where(n < 4, x) leaves elements out"
+                self.note("an index has no ranges", hint, self.binding(item).span)
             else:
                 subscripts.append(self.expression(item))
-        return Subscript(self._name_of(array), tuple(subscripts), self.span(tree))
+        return Subscript(name, tuple(subscripts), name.span.to(self.span(node.words[-1])))
 
-    def _call(self, tree: Tree[Token]) -> Expr:
-        function, *rest = _trees(tree.children)
-        axes: tuple[AxisBinding, ...] = ()
+    def _call(self, node: Node) -> Expr:
+        function, *rest = node.nodes
+        name = self.dotted(function)
+        axes: list[AxisBinding] = []
         arguments: list[Expr] = []
         keywords: list[Keyword] = []
         for part in rest:
-            if part.data == "items":
-                axes = tuple(self._axis(_dotted(function), item) for item in _trees(part.children))
+            if part.rule == "items":
+                axes += (self.axis(name.text, item) for item in part.nodes)
             else:
-                self._arguments(part, arguments, keywords)
-        name = self._name_of(function)
-        return Call(name, axes, tuple(arguments), tuple(keywords), self.span(tree))
+                self.arguments(part, arguments, keywords)
+        span = name.span.to(self.span(node.words[-1]))
+        return Call(name, tuple(axes), tuple(arguments), tuple(keywords), span)
 
-    def _name_of(self, tree: Tree[Token]) -> Name:
-        return Name(_dotted(tree), self.span(tree))
+    def binding(self, node: Node) -> AxisBinding:
+        """Build `binding`."""
+        name, target = node.words
+        return AxisBinding(name_of(name), name_of(target), self.span(name).to(self.span(target)))
 
-    def _axis(self, function: str, tree: Tree[Token]) -> AxisBinding:
-        span = self.span(tree)
-        if tree.data == "binding":
-            name, target = tree.children
-            return AxisBinding(_name(name), _name(target), span)
-        if tree.data == "name" and len(tree.children[0].children) == 1:
-            return AxisBinding(_dotted(tree.children[0]), None, span)
-        found = self.text[span.start : span.stop]
-        hint = f"write {function}[n](...) with the name of an axis"
-        self.note(f"{found!r} is no axis name", hint, span)
-        return AxisBinding(found, None, span)
+    def axis(self, function: str, node: Node) -> AxisBinding:
+        """Build what stands between a function's name and its arguments."""
+        if node.rule == "binding":
+            return self.binding(node)
+        found = self.expression(node)
+        if isinstance(found, Name) and "." not in found.text:
+            return AxisBinding(found.text, None, found.span)
+        text = self.text[found.span.start : found.span.stop]
+        hint = f"name an axis: {function}[n](...)"
+        self.note(f"{text!r} is not the name of an axis", hint, found.span)
+        return AxisBinding(text, None, found.span)
 
-    def _arguments(
-        self, tree: Tree[Token], arguments: list[Expr], keywords: list[Keyword]
-    ) -> None:
-        for child in _trees(tree.children):
-            span = self.span(child)
-            if child.data == "keyword":
-                name, value = child.children
-                if any(keyword.name == name for keyword in keywords):
-                    self.note(f"the argument {name!r} is given twice", "remove one", span)
-                keywords.append(Keyword(_name(name), self.expression(value), span))
-            else:
+    def arguments(self, node: Node, arguments: list[Expr], keywords: list[Keyword]) -> None:
+        """Build `arguments` into the two lists."""
+        for child in node.nodes:
+            if child.rule != "keyword":
+                argument = self.expression(child)
                 if keywords:
-                    hint = "put positional arguments first"
-                    self.note("a positional argument follows a keyword", hint, span)
-                arguments.append(self.expression(child))
+                    problem = "a positional argument follows a keyword argument"
+                    self.note(problem, "put positional arguments first", argument.span)
+                arguments.append(argument)
+                continue
+            (name,) = child.words
+            value = self.expression(child.nodes[0])
+            span = self.span(name).to(value.span)
+            if any(keyword.name == name for keyword in keywords):
+                self.note(f"the argument {str(name)!r} is given twice", "remove one of them", span)
+            keywords.append(Keyword(name_of(name), value, span))
 
 
-def _is_tree(child: Child) -> TypeGuard[Tree[Token]]:
-    return hasattr(child, "data")
+def _dotted(node: Node) -> str:
+    return ".".join(map(name_of, node.words))
 
 
-def _trees(children: Sequence[Child]) -> list[Tree[Token]]:
-    return [child for child in children if _is_tree(child)]
+def _constant(value: Node | Token) -> bool | int | float | str | None:
+    """Return the value of a decorator's option if it is a literal."""
+    if not isinstance(value, Node):
+        return string_of(value) if value.type == "STRING" else None
+    if value.rule == "number":
+        return number_of(value.words[0])
+    if value.rule == "unary" and value.nodes[0].rule == "number":
+        number = number_of(value.nodes[0].words[0])
+        if number is not None:
+            return {"-": -number, "+": +number}.get(value.words[0])
+    return None
 
 
-def _name(token: Child) -> str:
-    """Return a name as Python compares it: in the normal form NFKC."""
-    return unicodedata.normalize("NFKC", str(token))
-
-
-def _dotted(tree: Tree[Token]) -> str:
-    return ".".join(map(_name, tree.children))
-
-
-def _number(token: Child) -> bool | int | float:
-    value: bool | int | float = ast.literal_eval(str(token))
-    return value
-
-
-def _opening(token: str) -> int:
-    """Return the length of a string's prefix and opening quotes."""
-    prefix = len(token) - len(token.lstrip("rRuU"))
-    return prefix + (3 if token[prefix : prefix + 3] in ('"""', "'''") else 1)
-
-
-def _docstring(tree: Tree[Token]) -> str:
-    return "".join(ast.literal_eval(str(token)) for token in tree.children if token.type == "STRING")
+def _first_word(node: Node) -> Token:
+    while isinstance(node.children[0], Node):
+        node = node.children[0]
+    return node.children[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from redlang.frontend.refusal import Read, Refusal, mistake
+from redlang.frontend.reading import Read, Refusal, mistake
 
 if TYPE_CHECKING:
     from redlang.errors import KernelSyntaxError

@@ -18,19 +18,16 @@ from lark.lark import PostLex
 from redlang.errors import report
 from redlang.frontend.build import Builder
 from redlang.frontend.mistakes import explain
-from redlang.frontend.refusal import Refusal, Start
+from redlang.frontend.reading import Node, Refusal, Start
 from redlang.source import Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lark import Tree
-
     from redlang.frontend.syntax import Syntax
     from redlang.source import SourceText
 
 GRAMMAR = Path(__file__).with_name("redlang.lark")
-STARTS: tuple[Start, ...] = ("definition", "annotation", "decorator", "header", "line")
 
 _LEADING = re.compile(r"(?:[ \t\f]*(?:#[^\n]*)?\n)*([ \t\f]*)")
 _BLANK_END = re.compile(r"\s*(#[^\n]*)?\Z")
@@ -53,22 +50,24 @@ def parse(source: SourceText) -> Syntax:
     return syntax
 
 
-def read(start: Start, text: str) -> Tree[Token]:
-    """Return Lark's tree for `text`.
+def read(start: Start, text: str) -> Node:
+    """Return the nodes of `text`.
 
     Raises:
         Refusal: The grammar has no rule for the text.
     """
     complete = text if start == "annotation" else _close(text)
     try:
-        return _lark().parse(complete, start=start)
+        node: Node = _lark().parse(complete, start=start)  # type: ignore[assignment]  # tree_class
     except UnexpectedToken as error:
-        place = error.token.start_pos if error.token.type != "$END" else len(text)
+        place = len(text) if error.token.type == "$END" else error.token.start_pos or 0
         span = Span(place, place + len(error.token.rstrip("\n")))
         raise Refusal(span, error.token.type, frozenset(error.accepts or error.expected)) from None
     except UnexpectedCharacters as error:
-        span = Span(error.pos_in_stream, error.pos_in_stream + 1)
+        place = error.pos_in_stream or 0
+        span = Span(place, place + 1)
         raise Refusal(span, "character", frozenset(error.allowed or ())) from None
+    return node
 
 
 def _close(text: str) -> str:
@@ -127,8 +126,8 @@ def _lark() -> Lark:
     return Lark(
         GRAMMAR.read_text(encoding="utf-8"),
         parser="lalr",
-        start=list(STARTS),
+        start=["definition", "annotation"],
         postlex=Indentation(),
-        propagate_positions=True,
+        tree_class=Node,
         maybe_placeholders=False,
     )
