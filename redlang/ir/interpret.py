@@ -1,0 +1,151 @@
+"""The reference interpreter: what a program means, statement by statement.
+
+Each reduction is complete before the next begins, and nothing is fused; this is the value that
+every compiled form is compared with. In `double` precision floats are computed in float64 and only
+casts that the user wrote round; in `declared` precision every operation has its declared type.
+Memory stays near that of the largest reduction's result: pointwise definitions are computed where
+they are read, piece by piece.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from redlang.ir import numerics
+from redlang.ir._binding import bind_extents
+from redlang.ir.evaluate import Scope, evaluate
+from redlang.ir.numerics import Array, Precision
+from redlang.ir.program import ArrayParam, Dim, Program, Reduce, Result, ScalarParam
+from redlang.ir.reduce import LIMIT, reduce
+from redlang.ir.tiles import spread
+
+Number = bool | int | float
+
+
+def interpret(
+    program: Program,
+    arrays: Mapping[str, Array | Number],
+    *,
+    precision: Precision = "double",
+    store: bool = True,
+) -> tuple[Array, ...]:
+    """Return the results of `program`.
+
+    Args:
+        program: As resolved or normalised.
+        arrays: A value for each parameter that has no default, by name.
+        precision: In which types floats are computed.
+        store: Whether results are rounded to their element types, as a kernel's are. Otherwise
+            they are as computed, which is what errors are measured against.
+
+    Raises:
+        ArgumentError: An extent contradicts another, or a parameter is missing.
+    """
+    scope = bind(program, arrays, precision)
+    for definition in program.definitions:
+        value = definition.value
+        if isinstance(value, Reduce):
+            scope = scope.with_values(
+                dict(zip(definition.names, reduce(value, scope), strict=True))
+            )
+        else:
+            pointwise = {**scope.pointwise, definition.names[0]: value}
+            scope = replace(scope, pointwise=pointwise)
+    return results(program, scope, store=store)
+
+
+def bind(
+    program: Program, arrays: Mapping[str, Array | Number], precision: Precision = "double"
+) -> Scope:
+    """Return the scope in which the program's expressions are evaluated.
+
+    Arrays are rounded to the parameters' storage types, scalars with an element type to theirs.
+    """
+    given: dict[str, Array] = {}
+    scalars: dict[str, Number] = {}
+    for param in program.params:
+        value = arrays.get(param.name)
+        if isinstance(param, ArrayParam):
+            if value is None:
+                raise KeyError(param.name)
+            with np.errstate(all="ignore"):
+                given[param.name] = numerics.to_storage(np.asarray(value), param.dtype)
+        else:
+            scalars[param.name] = _scalar(param, value)
+    shapes = {name: array.shape for name, array in given.items()}
+    extents = bind_extents(program, shapes, scalars)
+    views = {name: view(program.array(name).dims, array, extents) for name, array in given.items()}
+    return Scope(
+        precision=precision,
+        order=tuple(axis.name for axis in program.axes),
+        extents=extents,
+        arrays=views,
+        array_axes={name: program.array(name).axes for name in given},
+        scalars=scalars,
+    )
+
+
+def view(dims: Sequence[Dim], array: Array, extents: Mapping[str, int]) -> Array:
+    """Return an array with one dimension for each axis, composite dimensions taken apart.
+
+    A ragged dimension is filled up with zeros; programs never read them.
+    """
+    full = [math.prod(extents[axis] for axis in dim.axes) for dim in dims]
+    missing = [(0, whole - length) for whole, length in zip(full, array.shape, strict=True)]
+    if any(after for _, after in missing):
+        array = np.pad(array, missing)
+    return array.reshape([extents[axis] for dim in dims for axis in dim.axes])
+
+
+def results(program: Program, scope: Scope, *, store: bool = True) -> tuple[Array, ...]:
+    """Return the program's results, given the values of its definitions."""
+    return tuple(_result(result, scope, store=store) for result in program.results)
+
+
+def _scalar(param: ScalarParam, value: Array | Number | None) -> Number:
+    if value is None:
+        if param.default is None:
+            raise KeyError(param.name)
+        value = param.default
+    number = np.asarray(value)
+    if not param.weak:
+        with np.errstate(all="ignore"):
+            number = numerics.cast(number, param.dtype, "declared")
+    item: Number = number.item()
+    return item
+
+
+def _result(result: Result, scope: Scope, *, store: bool) -> Array:
+    work = numerics.work_dtype(result.value.type.dtype, scope.precision)
+    dtype = numerics.storage_dtype(result.dtype) if store else work
+    whole: Array = np.empty([scope.extents[axis] for axis in result.axes], dtype)
+    for windows in _pieces(result.axes, scope):
+        inner = scope.with_windows(windows)
+        tile = evaluate(result.value, inner)
+        data = spread(tile.data, tile.axes, result.axes)
+        with np.errstate(all="ignore"):
+            stored = numerics.to_storage(data, result.dtype) if store else data
+        whole[tuple(slice(*inner.window(axis)) for axis in result.axes)] = stored
+    flat = whole.reshape([math.prod(scope.extents[a] for a in dim.axes) for dim in result.dims])
+    if result.condition is None:
+        return flat
+    # An axis with a ragged dimension's own name holds its extent.
+    lengths = (scope.extents.get(f"({' '.join(dim.axes)})") for dim in result.dims)
+    return flat[tuple(map(slice, lengths))]
+
+
+def _pieces(axes: Sequence[str], scope: Scope) -> list[dict[str, tuple[int, int]]]:
+    """Return windows that cover `axes` in pieces of about `LIMIT` elements."""
+    longest = max(axes, key=scope.length, default=None)
+    volume = math.prod(scope.length(axis) for axis in axes)
+    if longest is None or volume <= LIMIT:
+        return [{}]
+    extent = scope.extents[longest]
+    count = min(extent, -(-volume // LIMIT))
+    bounds = [extent * i // count for i in range(count + 1)]
+    return [{longest: window} for window in itertools.pairwise(bounds)]
