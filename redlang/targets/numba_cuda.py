@@ -1,0 +1,39 @@
+"""The names of numba-cuda that redlang uses, imported so that NumPy 2.5 does not break it.
+
+numba-cuda is in maintenance mode; everything redlang takes from it is listed here and called in
+`toolchain.py` and `ptx/`, so that a successor can take its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+
+@contextmanager
+def _row_stack() -> Iterator[None]:
+    """Lend NumPy the name `row_stack` during the import.
+
+    numba-cuda 0.30.4 registers an overload for it; NumPy 2.5 removed it. Drop this when the
+    oldest admitted numba-cuda imports on NumPy 2.5 by itself.
+    """
+    if hasattr(np, "row_stack"):
+        yield
+        return
+    np.row_stack = np.vstack
+    try:
+        yield
+    finally:
+        del np.row_stack
+
+
+with _row_stack():
+    from numba import cuda
+    from numba.cuda.extending import intrinsic
+
+types: Any = cuda.types
+
+__all__ = ["cuda", "intrinsic", "types"]

@@ -1,0 +1,1 @@
+"""PTX instructions as Numba intrinsics, one file a feature."""

@@ -1,0 +1,247 @@
+"""Loads and stores of tiles in global memory: 16-byte accesses, cache hints, guarded tails.
+
+Addresses are 64-bit; offsets inside a tile are constants in the instruction. A guarded piece is one
+predicated instruction. Where the end of an axis may fall inside a piece, elements are moved one by
+one behind a branch that whole warps skip.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from llvmlite import ir
+
+from redlang.targets.ptx.access import Access, Piece, pieces
+from redlang.targets.ptx.convert import COMPUTE_CODES, STORAGE_BITS, decode, encode
+from redlang.targets.ptx.guards import bounds_from, guarded
+from redlang.targets.ptx.inline import (
+    I8,
+    I16,
+    I32,
+    I64,
+    REGISTER_LETTERS,
+    VOID,
+    Context,
+    Intrinsic,
+    NumbaType,
+    Values,
+    asm,
+    define,
+    pack,
+    tile_type,
+    unpack,
+)
+
+LOAD_HINTS = {
+    # Read once: keep it out of L1, whose space the block's other loads need.
+    "stream": "ld.global.nc.L1::no_allocate",
+    "keep": "ld.global.nc",
+    # Memory that other blocks write in the same launch: never through the read-only path.
+    "coherent": "ld.relaxed.gpu.global",
+    "plain": "ld.global",
+}
+STORE_HINTS = {"stream": "st.global.cs", "plain": "st.global"}
+
+
+def load(
+    access: Access, *, hint: str = "stream", fill: float = 0, native_f8: bool = True
+) -> Intrinsic:
+    """Return a function that loads a tile.
+
+    Its arguments: the address of the thread's first element (u64), the runtime steps in bytes
+    (i64 each), then for each guard `left` and, with `head`, `low` (i32). Elements that are not
+    there hold `fill`.
+    """
+    code = COMPUTE_CODES[access.dtype]
+    bits = fill_bits(access.dtype, fill)
+
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
+        elements: list[ir.Value | None] = [None] * access.count
+        for piece in pieces(access):
+            address, guards = _arguments(builder, access, piece, values)
+            words = _load_piece(builder, access, piece, hint, bits, [address, *guards])
+            found = [x for word in words for x in decode(builder, access.dtype, word, native_f8)]
+            for place, element in zip(piece.places, found, strict=True):
+                elements[place] = element
+        return pack(builder, [element for element in elements if element is not None])
+
+    return define(f"load_{access.dtype}", tile_type(code, access.count), _kinds(access), generate)
+
+
+def store(access: Access, *, hint: str = "plain", native_f8: bool = True) -> Intrinsic:
+    """Return a function that rounds a tile to the storage type and stores it.
+
+    Its arguments are those of `load`, then the tile.
+    """
+    code = COMPUTE_CODES[access.dtype]
+
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
+        elements = unpack(builder, values[-1], access.count)
+        for piece in pieces(access):
+            address, guards = _arguments(builder, access, piece, values)
+            chosen = [elements[place] for place in piece.places]
+            words = _words_of(builder, access, chosen, native_f8)
+            _store_piece(builder, access, piece, hint, [address, *guards], words)
+        return context.get_dummy_value()
+
+    kinds = [*_kinds(access), tile_type(code, access.count)]
+    return define(f"store_{access.dtype}", "void", kinds, generate)
+
+
+def fill_bits(dtype: str, value: float) -> int:
+    """Return the bits of a filling value: zero, or an infinity of a floating type."""
+    if value == 0:
+        return 0
+    infinities = {"f16": 0x7C00, "bf16": 0x7F80, "f32": 0x7F800000, "f64": 0x7FF << 52}
+    infinities["f8e5m2"] = 0x7C
+    sign = 1 << (STORAGE_BITS[dtype] - 1) if value < 0 else 0
+    return infinities[dtype] | sign
+
+
+def _kinds(access: Access) -> list[NumbaType]:
+    return ["u64", *["i64"] * access.runtime_steps, *["i32"] * len(access.guard_arguments)]
+
+
+def _arguments(
+    builder: ir.IRBuilder, access: Access, piece: Piece, values: Sequence[ir.Value]
+) -> tuple[ir.Value, list[ir.Value]]:
+    """Return a piece's address without its constant offset, and the guards' arguments."""
+    address = values[0]
+    for coefficient, step in zip(piece.coefficients, values[1:], strict=False):
+        if coefficient:
+            distance = builder.mul(step, ir.Constant(I64, coefficient))
+            address = builder.add(address, distance)
+    first = 1 + access.runtime_steps
+    return address, list(values[first : first + len(access.guard_arguments)])
+
+
+def _word_type(access: Access) -> tuple[ir.IntType, int]:
+    """Return the register type that a piece is moved in, and how many it takes."""
+    size = STORAGE_BITS[access.dtype]
+    bits = size * access.width
+    if size == 64:
+        return I64, access.width
+    if bits >= 32:
+        return I32, bits // 32
+    return (I16, 1) if bits == 16 else (I8, 1)
+
+
+def _suffix(word: ir.IntType, words: int) -> str:
+    # A byte is moved through a 16-bit register.
+    kind = "u8" if word is I8 else f"b{word.width}"
+    return f".v{words}.{kind}" if words > 1 else f".{kind}"
+
+
+def _register(word: ir.IntType) -> ir.IntType:
+    return I16 if word is I8 else word
+
+
+def _words_of(
+    builder: ir.IRBuilder, access: Access, elements: Sequence[ir.Value], native_f8: bool
+) -> list[ir.Value]:
+    word, words = _word_type(access)
+    each = len(elements) // words
+    packed = [
+        encode(builder, access.dtype, elements[i * each : (i + 1) * each], native_f8)
+        for i in range(words)
+    ]
+    return [builder.zext(bits, I16) for bits in packed] if word is I8 else packed
+
+
+def _load_piece(
+    builder: ir.IRBuilder,
+    access: Access,
+    piece: Piece,
+    hint: str,
+    fill: int,
+    arguments: Sequence[ir.Value],
+) -> list[ir.Value]:
+    word, words = _word_type(access)
+    register = _register(word)
+    outputs = [f"${number}" for number in range(words)]
+    operand = "{" + ", ".join(outputs) + "}" if words > 1 else outputs[0]
+    text = f"{LOAD_HINTS[hint]}{_suffix(word, words)} {operand}, [${words}+{piece.offset}];"
+    if access.guards:
+        filled = _repeat(fill, STORAGE_BITS[access.dtype], word.width)
+        before = [f"mov.b{register.width} {output}, {filled};" for output in outputs]
+        bounds = bounds_from(access, words + 1)
+        single = functools.partial(_load_element, access, piece, hint, outputs)
+        text = guarded(access, piece, bounds, text, single, before)
+    letter = REGISTER_LETTERS[register]
+    # Early-clobber: a filled output is written before the address is read.
+    constraints = [f"=&{letter}"] * words + ["l"] + ["r"] * (len(arguments) - 1)
+    result = register if words == 1 else ir.LiteralStructType([register] * words)
+    raw = asm(builder, result, text, ",".join(constraints), arguments, effect=True)
+    found = [raw] if words == 1 else [builder.extract_value(raw, i) for i in range(words)]
+    return [builder.trunc(value, I8) for value in found] if word is I8 else found
+
+
+def _store_piece(
+    builder: ir.IRBuilder,
+    access: Access,
+    piece: Piece,
+    hint: str,
+    arguments: Sequence[ir.Value],
+    values: Sequence[ir.Value],
+) -> None:
+    word, words = _word_type(access)
+    register = _register(word)
+    inputs = [f"${len(arguments) + number}" for number in range(words)]
+    operand = "{" + ", ".join(inputs) + "}" if words > 1 else inputs[0]
+    text = f"{STORE_HINTS[hint]}{_suffix(word, words)} [$0+{piece.offset}], {operand};"
+    if access.guards:
+        single = functools.partial(_store_element, access, piece, hint, inputs)
+        text = guarded(access, piece, bounds_from(access, 1), text, single)
+    letters = ["l"] + ["r"] * (len(arguments) - 1) + [REGISTER_LETTERS[register]] * words
+    constraints = ",".join([*letters, "~{memory}"])
+    asm(builder, VOID, text, constraints, [*arguments, *values], effect=True)
+
+
+def _repeat(bits: int, size: int, width: int) -> str:
+    total = 0
+    for shift in range(0, width, size):
+        total |= bits << shift
+    return hex(total)
+
+
+def _slot(access: Access, words: Sequence[str], number: int) -> tuple[str, int]:
+    """Return the word that holds an element of a piece, and the element's first bit there."""
+    per_word = access.width // len(words)
+    return words[number // per_word], number % per_word * STORAGE_BITS[access.dtype]
+
+
+def _load_element(
+    access: Access, piece: Piece, hint: str, words: Sequence[str], number: int
+) -> list[str]:
+    size = STORAGE_BITS[access.dtype]
+    word, bit = _slot(access, words, number)
+    source = f"[${len(words)}+{piece.offset + number * size // 8}]"
+    if size >= 32:
+        return [f"@p {LOAD_HINTS[hint]}.b{size} {word}, {source};"]
+    kind = "u8" if size == 8 else "b16"
+    return [
+        f"@p {LOAD_HINTS[hint]}.{kind} h, {source};",
+        "@p cvt.u32.u16 t, h;",
+        f"@p bfi.b32 {word}, t, {word}, {bit}, {size};",
+    ]
+
+
+def _store_element(
+    access: Access, piece: Piece, hint: str, words: Sequence[str], number: int
+) -> list[str]:
+    size = STORAGE_BITS[access.dtype]
+    word, bit = _slot(access, words, number)
+    target = f"[$0+{piece.offset + number * size // 8}]"
+    if size >= 32:
+        return [f"@p {STORE_HINTS[hint]}.b{size} {target}, {word};"]
+    kind = "u8" if size == 8 else "b16"
+    return [
+        f"shr.b32 t, {word}, {bit};",
+        "cvt.u16.u32 h, t;",
+        f"@p {STORE_HINTS[hint]}.{kind} {target}, h;",
+    ]

@@ -1,0 +1,123 @@
+"""Shared memory by 32-bit address: scalars and tiles of compute types.
+
+All of it is dynamic; the launch says how much. A kernel cuts it by offsets that its generator
+chose.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from redlang.targets.ptx.inline import (
+    I1,
+    I8,
+    I32,
+    I64,
+    LLVM_TYPES,
+    REGISTER_LETTERS,
+    VOID,
+    Context,
+    Intrinsic,
+    NumbaType,
+    Values,
+    asm,
+    define,
+    pack,
+    tile_type,
+    unpack,
+)
+
+BYTES = {"bool": 4, "i32": 4, "u32": 4, "f32": 4, "i64": 8, "u64": 8, "f64": 8}
+"""Bytes that a value of each compute type takes in shared memory."""
+
+
+def _base(context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values) -> Values:
+    module = builder.module
+    known = module.globals.get("redlang_shared")
+    if known is None:
+        known = ir.GlobalVariable(module, ir.ArrayType(I8, 0), "redlang_shared", addrspace=3)
+        known.linkage = "external"
+        # Bulk copies with 128-byte swizzling need 1024; nothing needs more.
+        known.align = 1024
+    return builder.ptrtoint(known, I32)
+
+
+shared_base = define("shared_base", "u32", (), _base)
+"""The address of the dynamic shared memory."""
+
+
+def shared_load(code: str, count: int = 1) -> Intrinsic:
+    """Return a function that loads a tile of neighbouring elements: (address u32)."""
+    kind = LLVM_TYPES[code]
+    stored = I32 if kind == I1 else kind
+
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
+        elements = []
+        for start, width in _groups(count, BYTES[code]):
+            found = _load(builder, values[0], start * BYTES[code], stored, width)
+            elements += [_from_stored(builder, kind, value) for value in found]
+        return pack(builder, elements)
+
+    return define(f"shared_load_{code}", tile_type(code, count), ("u32",), generate)
+
+
+def shared_store(code: str, count: int = 1) -> Intrinsic:
+    """Return a function that stores a tile to neighbouring elements: (address u32, tile)."""
+    kind = LLVM_TYPES[code]
+
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
+        elements = unpack(builder, values[1], count)
+        if kind == I1:
+            elements = [builder.zext(element, I32) for element in elements]
+        for start, width in _groups(count, BYTES[code]):
+            _store(builder, values[0], start * BYTES[code], elements[start : start + width])
+        return context.get_dummy_value()
+
+    return define(f"shared_store_{code}", "void", ("u32", tile_type(code, count)), generate)
+
+
+def _groups(count: int, size: int) -> list[tuple[int, int]]:
+    """Cut `count` elements into accesses of up to 16 bytes: (first element, width)."""
+    widest = 16 // size
+    # A tile is aligned to its widest access only if its size is a multiple of it.
+    while count % widest:
+        widest //= 2
+    return [(start, widest) for start in range(0, count, widest)]
+
+
+def _load(
+    builder: ir.IRBuilder, address: ir.Value, offset: int, kind: ir.Type, width: int
+) -> list[ir.Value]:
+    outputs = ", ".join(f"${number}" for number in range(width))
+    operand = outputs if width == 1 else "{" + outputs + "}"
+    vector = "" if width == 1 else f".v{width}"
+    text = f"ld.shared{vector}.b{_width(kind)} {operand}, [${width}+{offset}];"
+    constraints = ",".join([f"={REGISTER_LETTERS[kind]}"] * width + ["r", "~{memory}"])
+    result = kind if width == 1 else ir.LiteralStructType([kind] * width)
+    raw = asm(builder, result, text, constraints, [address], effect=True)
+    return [raw] if width == 1 else [builder.extract_value(raw, i) for i in range(width)]
+
+
+def _store(builder: ir.IRBuilder, address: ir.Value, offset: int, values: list[ir.Value]) -> None:
+    width = len(values)
+    kind = values[0].type
+    inputs = ", ".join(f"${number + 1}" for number in range(width))
+    operand = inputs if width == 1 else "{" + inputs + "}"
+    vector = "" if width == 1 else f".v{width}"
+    text = f"st.shared{vector}.b{_width(kind)} [$0+{offset}], {operand};"
+    constraints = ",".join(["r", *[REGISTER_LETTERS[kind]] * width, "~{memory}"])
+    asm(builder, VOID, text, constraints, [address, *values], effect=True)
+
+
+def _width(kind: ir.Type) -> int:
+    return 64 if kind in (I64, LLVM_TYPES["f64"]) else 32
+
+
+def _from_stored(builder: ir.IRBuilder, kind: ir.Type, value: ir.Value) -> ir.Value:
+    if kind == I1:
+        return builder.icmp_unsigned("!=", value, ir.Constant(I32, 0))
+    return value

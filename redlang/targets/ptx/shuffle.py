@@ -1,0 +1,143 @@
+"""Values across the lanes of a warp.
+
+All 32 lanes take part: kernels keep whole warps together and guard their stores instead. A 64-bit
+value travels as two 32-bit halves; a bool as an integer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from llvmlite import ir
+
+from redlang.targets.numba_cuda import types
+from redlang.targets.ptx.inline import (
+    F32,
+    F64,
+    I1,
+    I32,
+    I64,
+    LLVM_TYPES,
+    NUMBA_TYPES,
+    Context,
+    Intrinsic,
+    NumbaType,
+    Typed,
+    Values,
+    asm,
+    define,
+    define_generic,
+    pack,
+    unpack,
+)
+
+_HALVES = ir.LiteralStructType([I32, I32])
+Move = Callable[[ir.IRBuilder, ir.Value], ir.Value]
+
+
+def moved(builder: ir.IRBuilder, value: ir.Value, move: Move) -> ir.Value:
+    """Apply a move of 32-bit registers to a value of any compute type."""
+    kind = value.type
+    if kind == I32:
+        return move(builder, value)
+    if kind == F32:
+        return builder.bitcast(move(builder, builder.bitcast(value, I32)), F32)
+    if kind == I1:
+        found = move(builder, builder.zext(value, I32))
+        return builder.icmp_unsigned("!=", found, ir.Constant(I32, 0))
+    whole = builder.bitcast(value, I64) if kind == F64 else value
+    halves = asm(builder, _HALVES, "mov.b64 {$0, $1}, $2;", "=r,=r,l", [whole])
+    low = move(builder, builder.extract_value(halves, 0))
+    high = move(builder, builder.extract_value(halves, 1))
+    joined = asm(builder, I64, "mov.b64 $0, {$1, $2};", "=l,r,r", [low, high])
+    return builder.bitcast(joined, F64) if kind == F64 else joined
+
+
+def _butterfly(lanes: int) -> Move:
+    def move(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+        text = f"shfl.sync.bfly.b32 $0, $1, {lanes}, 31, -1;"
+        return asm(builder, I32, text, "=r,r", [value], effect=True)
+
+    return move
+
+
+def butterfly(lanes: int) -> Intrinsic:
+    """Return a function that exchanges a scalar or tile with the lane `lane ^ lanes`."""
+    move = _butterfly(lanes)
+
+    def typed(typing_context: Context, kind: NumbaType) -> Typed:
+        count = kind.count if isinstance(kind, types.UniTuple) else 1
+
+        def generate(
+            context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+        ) -> Values:
+            elements = unpack(builder, values[0], count)
+            return pack(builder, [moved(builder, element, move) for element in elements])
+
+        return kind(kind), generate
+
+    return define_generic(f"butterfly_{lanes}", 1, typed)
+
+
+def _broadcast(typing_context: Context, kind: NumbaType, lane: NumbaType) -> Typed:
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
+        def move(inner: ir.IRBuilder, value: ir.Value) -> ir.Value:
+            text = "shfl.sync.idx.b32 $0, $1, $2, 31, -1;"
+            return asm(inner, I32, text, "=r,r,r", [value, values[1]], effect=True)
+
+        return moved(builder, values[0], move)
+
+    return kind(kind, types.int32), generate
+
+
+broadcast = define_generic("broadcast", 2, _broadcast)
+"""`broadcast(value, lane)`: the value that `lane` holds."""
+
+
+def _warp_reduce(name: str, operation: str) -> Intrinsic:
+    """Return a reduction of i32 or u32 over the warp; compute capability 8.0 and up."""
+
+    def typed(typing_context: Context, kind: NumbaType) -> Typed:
+        if kind not in (types.int32, types.uint32):
+            return None
+        suffix = "s32" if kind == types.int32 else "u32"
+
+        def generate(
+            context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+        ) -> Values:
+            text = f"redux.sync.{operation}.{suffix} $0, $1, -1;"
+            return asm(builder, I32, text, "=r,r", values, effect=True)
+
+        return kind(kind), generate
+
+    return define_generic(name, 1, typed)
+
+
+warp_max = _warp_reduce("warp_max", "max")
+warp_min = _warp_reduce("warp_min", "min")
+warp_sum = _warp_reduce("warp_sum", "add")
+
+
+def _ballot(
+    context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+) -> Values:
+    text = "{ .reg .pred p; setp.ne.b32 p, $1, 0; vote.sync.ballot.b32 $0, p, -1; }"
+    return asm(builder, I32, text, "=r,r", [builder.zext(values[0], I32)], effect=True)
+
+
+ballot = define("ballot", "u32", ("bool",), _ballot)
+"""`ballot(condition)`: one bit for each lane."""
+
+
+def bits(source: str, target: str) -> Intrinsic:
+    """Return a function that reads the bits of one compute type as another of the same width."""
+
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
+        return builder.bitcast(values[0], LLVM_TYPES[target])
+
+    assert NUMBA_TYPES[source].bitwidth == NUMBA_TYPES[target].bitwidth
+    return define(f"{source}_as_{target}", target, (source,), generate)

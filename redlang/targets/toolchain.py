@@ -1,0 +1,227 @@
+"""Generated Python text → PTX → machine code, for a named target, with or without a GPU.
+
+The one module that calls numba-cuda, and only as a compiler: launching is `runtime.driver`'s. Numba
+turns the text into PTX; `ptxas` turns PTX into a cubin and reports registers and spills. PTX never
+goes through nvJitLink, which ignores `setmaxnreg` and spills where `ptxas` does not.
+"""
+
+from __future__ import annotations
+
+import functools
+import linecache
+import re
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from types import ModuleType
+from typing import Any
+
+from redlang.errors import BackendError
+from redlang.targets.assembler import Assembly, assemble
+
+INSTALL_HINT = 'pip install "redlang[cuda]" installs the compiler; no GPU is needed to compile'
+
+PARAMETER_TYPES = ("u64", "i64", "i32", "u32", "f32", "f64", "bool")
+"""What a kernel's parameters may be; addresses travel as u64."""
+
+_FIRST_WITH_EVERY_TARGET = "8.6"
+"""PTX version of the text. libNVVM writes its own newest, which an older `ptxas` or driver refuses;
+8.6 (CUDA 12.7) is the first that knows sm_100, and the text uses nothing newer."""
+
+_TARGET = re.compile(r"(\d+)\.(\d)([af]?)")
+
+_lock = threading.RLock()
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """A kernel compiled for one target.
+
+    Attributes:
+        entry: The kernel's name in the cubin.
+        target: Compute capability, as `"9.0a"`.
+        source: The Python text it came from.
+        ptx: The PTX text.
+        assembly: The cubin and what `ptxas` reported about it.
+    """
+
+    entry: str
+    target: str
+    source: str = field(repr=False)
+    ptx: str = field(repr=False)
+    assembly: Assembly
+
+
+def parse_target(target: str) -> tuple[int, int, str]:
+    """Return major, minor and suffix of a compute capability such as `"8.0"` or `"9.0a"`."""
+    match = _TARGET.fullmatch(target)
+    if match is None:
+        raise BackendError(
+            f"{target!r} is not a compute capability",
+            hint='write it as "8.0", "8.9" or "9.0a"',
+        )
+    return int(match[1]), int(match[2]), match[3]
+
+
+def build(
+    source: str,
+    entry: str,
+    parameters: Sequence[str],
+    target: str,
+    *,
+    max_threads: int,
+    min_blocks: int = 1,
+) -> Binary:
+    """Compile the kernel `entry` of generated Python text for `target`.
+
+    Args:
+        source: A module's text that defines a function called `entry`.
+        entry: The function, and the kernel's name in the binary.
+        parameters: Its parameter types, of `PARAMETER_TYPES`.
+        target: Compute capability, as `"9.0a"`.
+        max_threads: The largest block that the kernel is launched with.
+        min_blocks: Blocks that registers should leave room for on one SM.
+
+    Raises:
+        BackendError: The compiler is missing, does not work, or refuses the text.
+    """
+    ptx = to_ptx(source, entry, parameters, target, max_threads=max_threads, min_blocks=min_blocks)
+    return Binary(entry, target, source, ptx, assemble(ptx, target))
+
+
+def to_ptx(
+    source: str,
+    entry: str,
+    parameters: Sequence[str],
+    target: str,
+    *,
+    max_threads: int,
+    min_blocks: int = 1,
+) -> str:
+    """Compile the kernel `entry` of generated Python text to PTX; arguments as in `build`."""
+    capability = parse_target(target)
+    cuda = compiler()
+    # Numba keeps global state while it compiles, so one thread at a time.
+    with _lock:
+        function = _execute(source, entry)
+        try:
+            return _compile(
+                cuda, function, entry, parameters, capability, (max_threads, min_blocks)
+            )
+        except Exception as error:
+            raise BackendError(
+                f"numba-cuda cannot compile {entry!r} for {target}: {error}",
+                hint=f"installed: {installed_versions()}",
+            ) from error
+
+
+def _compile(
+    cuda: ModuleType,
+    function: Callable[..., None],
+    entry: str,
+    parameters: Sequence[str],
+    capability: tuple[int, int, str],
+    bounds: tuple[int, int],
+) -> str:
+    names = {"u64": "uint64", "i64": "int64", "i32": "int32", "u32": "uint32", "f32": "float32"}
+    names |= {"f64": "float64", "bool": "boolean"}
+    types = cuda.types
+    signature = types.void(*(getattr(types, names[code]) for code in parameters))
+    cc = capability if capability[2] else capability[:2]
+    # The numba ABI is the only one for kernels. fastmath stays off: the few fast instructions
+    # are chosen one by one, each with its error bound.
+    ptx, _ = cuda.compile(
+        function, signature, device=False, abi="numba", cc=cc, launch_bounds=bounds
+    )
+    return _tidy(ptx, entry)
+
+
+def _tidy(ptx: str, entry: str) -> str:
+    """Give the kernel its own name, drop Numba's environment pointer, set the PTX version.
+
+    Numba's mangled name holds counters; without it the same source gives the same bytes.
+    """
+    mangled = re.search(r"\.visible \.entry (\w+)", ptx)
+    assert mangled is not None, ptx
+    lines = [line for line in ptx.split("\n") if "NumbaEnv" not in line]
+    text = "\n".join(lines).replace(mangled[1], entry)
+    return re.sub(r"(?m)^\.version .*$", f".version {_FIRST_WITH_EVERY_TARGET}", text)
+
+
+def _execute(source: str, entry: str) -> Callable[..., None]:
+    """Run generated text in its own namespace and return the function `entry`."""
+    file = f"<redlang {entry} {abs(hash(source)):x}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    namespace: dict[str, Any] = {"__name__": "redlang_generated"}
+    exec(compile(source, file, "exec"), namespace)
+    function: Callable[..., None] = namespace[entry]
+    return function
+
+
+@functools.cache
+def compiler() -> ModuleType:
+    """Return `numba.cuda`, imported and tried out once.
+
+    Raises:
+        BackendError: It is missing or does not work; the message names the versions found.
+    """
+    with _lock:
+        try:
+            # 0.4 s, which only who compiles for a GPU pays.
+            from redlang.targets.numba_cuda import cuda  # noqa: PLC0415
+        except ImportError as error:
+            raise BackendError(
+                f"numba-cuda cannot be imported: {error}",
+                hint=f"{INSTALL_HINT}; installed: {installed_versions()}",
+            ) from error
+        _self_test(cuda)
+        module: ModuleType = cuda
+        return module
+
+
+_SELF_TEST = """\
+from redlang.targets import tiles as t
+
+add = t.function("f32", "f32", "f32")(lambda a, b: a + b)
+load = t.load(t.Access("f16", 8))
+total = t.fold(add, {"n": 8}, "n")
+put = t.store(t.Access("f32", 1))
+
+
+def self_test(x, y):
+    put(y, total(load(x)))
+"""
+
+
+def _self_test(cuda: ModuleType) -> None:
+    """Compile one small kernel that uses inline PTX, tiles and a compiled sub-function."""
+    try:
+        function = _execute(_SELF_TEST, "self_test")
+        ptx = _compile(cuda, function, "self_test", ("u64", "u64"), (9, 0, "a"), (32, 1))
+        wanted = (".target sm_90a", "L1::no_allocate.v4.b32", "add.f32", ".entry self_test(")
+        missing = [text for text in wanted if text not in ptx]
+    except Exception as error:
+        raise BackendError(
+            f"numba-cuda fails on a small kernel: {error}",
+            hint=f"installed: {installed_versions()}; {INSTALL_HINT}",
+        ) from error
+    if missing:
+        raise BackendError(
+            f"numba-cuda compiles a small kernel to something else: no {missing} in its PTX",
+            hint=f"installed: {installed_versions()}",
+        )
+
+
+def installed_versions() -> str:
+    """Return the versions of everything that takes part in compiling, for messages."""
+    compilers = ("numba-cuda", "numba", "llvmlite", "numpy")
+    packages = (*compilers, "cuda-bindings", "cuda-core", "nvidia-nvvm", "nvidia-cuda-nvcc")
+    return ", ".join(f"{name} {_version(name)}" for name in packages)
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "missing"
