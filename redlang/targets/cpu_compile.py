@@ -7,7 +7,7 @@ from typing import Any
 import numba
 from numba.core import types
 
-from redlang.targets import cpu_folds, cpu_math, cpu_memory, cpu_numbers, cpu_scalar, cpu_trig
+from redlang.targets import cpu_folds, cpu_gemm, cpu_math, cpu_memory, cpu_numbers, cpu_scalar, cpu_trig
 from redlang.targets.llvm import Value, intrinsic
 
 _SIGNATURE = types.void(
@@ -108,6 +108,7 @@ def vocabulary() -> dict[str, Any]:
         "store": cpu_memory.store,
         "offset": cpu_memory.offset,
         "address_of": cpu_memory.address_of,
+        "gemm": cpu_gemm.gemm,
         "inf": float("inf"),
         "nan": float("nan"),
     }
