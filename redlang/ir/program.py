@@ -238,12 +238,17 @@ class ScalarParam:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A returned array: a pointwise expression over `dims`, stored as `dtype`."""
+    """A returned array: a pointwise expression over `dims`, stored as `dtype`.
+
+    `condition` is given only where a composite dimension is ragged: elements for which it is false
+    lie behind the end of that dimension and are not stored.
+    """
 
     value: Expr
     dims: tuple[Dim, ...]
     dtype: DType
     span: Span = _span()
+    condition: Expr | None = None
 
     @property
     def axes(self) -> tuple[str, ...]:

@@ -1,0 +1,204 @@
+"""Looking names up: locals and axes first, then builtins, then what is outside the kernel."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from redlang.errors import AxisError, DTypeError, RedlangError, UnknownNameError
+from redlang.frontend import scope as outside
+from redlang.frontend.builtins import BUILTINS, CONSTANTS, did_you_mean
+from redlang.frontend.draft import ArrayView, Capture, Draft, Frame, Poison, Tuple, Used, Value
+from redlang.frontend.gather import read
+from redlang.frontend.signature import scalar_value
+from redlang.ir.program import Expr, Ref, ScalarParam
+from redlang.ir.types import BOOL, F64, I64, DType
+from redlang.source import Span
+
+Callable: TypeAlias = outside.Macro | outside.Callee | outside.UserMonoid
+
+_CAPTURED: dict[str, DType] = {"bool": BOOL, "int": I64, "float": F64}
+
+
+def name(frame: Frame, text: str, span: Span) -> Expr | None:
+    """Return the value of a name; None if a mistake in its definition was reported already.
+
+    Raises:
+        UnknownNameError: It means nothing, or nothing that has a value.
+    """
+    if text in frame.bindings:
+        return _value(frame, text, frame.bindings[text], span)
+    if text in frame.axes:
+        return index(frame, text, span)
+    if text in CONSTANTS:
+        return frame.draft.number(CONSTANTS[text], frame.at(span))
+    if text in BUILTINS:
+        raise UnknownNameError(f"{text} is a function and stands here without a call", span=span)
+    return _captured(frame, text, span)
+
+
+def index(frame: Frame, text: str, span: Span) -> Expr:
+    """Return the index along an axis, row-major where a macro's axis is a set of axes."""
+    return frame.draft.flat(axes_of(frame, text, span), frame.at(span))
+
+
+def axes_of(frame: Frame, text: str, span: Span) -> tuple[str, ...]:
+    """Return the kernel's axes that an axis name stands for.
+
+    Raises:
+        AxisError: The name is no axis, or its axis is not declared yet.
+    """
+    axes = frame.axes.get(text)
+    if axes is None:
+        raise no_axis(frame, text, span)
+    for axis in axes:
+        if axis not in frame.draft.axes:
+            raise AxisError(
+                f"{axis} is no axis yet where {frame.function.name} uses it as {text}", span=span
+            )
+    return axes
+
+
+def no_axis(frame: Frame, text: str, span: Span) -> RedlangError:
+    """Return the error for a name that stands where an axis belongs."""
+    hint = did_you_mean(text, frame.axes)
+    if not hint and frame.axes:
+        hint = f"axes are {', '.join(frame.axes)}"
+    what = "a value" if text in frame.bindings else "no axis of this kernel"
+    return AxisError(f"{text} is {what}", hint=hint, span=span)
+
+
+def array(frame: Frame, text: str, span: Span) -> ArrayView | Tuple | None:
+    """Return what a subscripted name stands for; None if that is reported already.
+
+    Raises:
+        UnknownNameError: The name means nothing.
+        DTypeError: It is not an array parameter.
+    """
+    value = frame.bindings.get(text)
+    match value:
+        case ArrayView() | Tuple():
+            return value
+        case Poison():
+            return None
+        case None if text not in frame.axes and text not in BUILTINS:
+            entity = frame.scope.find(text)
+            if entity is None:
+                raise _unknown(frame, text, span)
+            if isinstance(entity, outside.Foreign):
+                raise _foreign(entity, text, span)
+            hint = ""
+        case _:
+            hint = "an element of a computed value is a reduction: sum[n](where(n == i, x))"
+    raise DTypeError(
+        f"{text} is no array parameter, and only those take subscripts", hint=hint, span=span
+    )
+
+
+def function(frame: Frame, text: str, span: Span) -> Callable:
+    """Return the macro, kernel or monoid that a call names, and note that it is used.
+
+    Raises:
+        UnknownNameError: The name is not one of them.
+    """
+    if text in frame.bindings or text in frame.axes:
+        kind = "an axis" if text in frame.axes else "a value"
+        hint = f"to index it write {text}[...]" if text in frame.bindings else ""
+        raise UnknownNameError(f"{text} is {kind} and cannot be called", hint=hint, span=span)
+    entity = frame.scope.find(text)
+    match entity:
+        case outside.Macro() | outside.Callee() | outside.UserMonoid():
+            frame.draft.used.setdefault((id(frame.scope), text), Used(frame.scope, text, entity))
+            return entity
+        case None:
+            if text == frame.draft.name:
+                raise UnknownNameError(f"{text} calls itself; kernels do not recurse", span=span)
+            candidates = [*BUILTINS, *frame.scope.candidates(text)]
+            hint = did_you_mean(text.rpartition(".")[2], candidates)
+            hint = hint or "a function of your own is a macro: decorate it with @redlang.function"
+            raise UnknownNameError(f"there is no function {text}", hint=hint, span=span)
+        case outside.Number():
+            raise UnknownNameError(f"{text} is a number and cannot be called", span=span)
+        case outside.Foreign(what):
+            last = text.rpartition(".")[2]
+            hint = (
+                f"use redlang's own {last}"
+                if last in BUILTINS
+                else did_you_mean(last, BUILTINS)
+                or "to use it in kernels, write it in the language and decorate it with "
+                "@redlang.function"
+            )
+            raise UnknownNameError(
+                f"{text} is {what}, which a kernel cannot call", hint=hint, span=span
+            )
+
+
+def _value(frame: Frame, text: str, value: Value, span: Span) -> Expr | None:
+    match value:
+        case Poison():
+            return None
+        case ArrayView():
+            return read(frame.draft, value, frame.at(span))
+        case Tuple(parts):
+            if len(parts) == 1:
+                return parts[0]
+            raise DTypeError(
+                f"{text} has {len(parts)} parts",
+                hint=f"take it apart: {', '.join('abcdefgh'[: len(parts)])} = {text}",
+                span=span,
+            )
+        case Ref(known, type_):
+            return Ref(known, type_, frame.at(span))
+        case _:
+            return value
+
+
+def _captured(frame: Frame, text: str, span: Span) -> Expr:
+    """Return a number from outside as a scalar parameter."""
+    entity = frame.scope.find(text)
+    if text == frame.draft.name and not isinstance(entity, outside.Number):
+        entity = None
+    match entity:
+        case outside.Number(_, kind):
+            return scalar_value(frame.draft, _capture(frame, text, kind), frame.at(span))
+        case outside.Foreign():
+            raise _foreign(entity, text, span)
+        case outside.Macro() | outside.Callee() | outside.UserMonoid():
+            raise UnknownNameError(
+                f"{text} is a function and stands here without a call", span=span
+            )
+        case None:
+            raise _unknown(frame, text, span)
+
+
+def _capture(frame: Frame, text: str, kind: outside.Kind) -> ScalarParam:
+    draft: Draft = frame.draft
+    key = (id(frame.scope), text)
+    if key not in draft.captures:
+        stem = text if not frame.prefix else f"{frame.prefix}{text}"
+        unique = draft.fresh(text if text not in draft.taken and text not in draft.axes else stem)
+        kind = draft.signature.kinds.get(unique, kind)
+        draft.captures[key] = Capture(unique, frame.scope, text)
+        draft.captured[unique] = ScalarParam(unique, _CAPTURED[kind], weak=True, captured=True)
+    return draft.captured[draft.captures[key].name]
+
+
+def _foreign(entity: outside.Foreign, text: str, span: Span) -> RedlangError:
+    if entity.array:
+        return UnknownNameError(
+            f"{text} is an array from outside the kernel",
+            hint=f'make it a parameter: {text.rpartition(".")[2]}: "m n"',
+            span=span,
+        )
+    return UnknownNameError(
+        f"{text} is {entity.what}, and only numbers can be used from outside", span=span
+    )
+
+
+def _unknown(frame: Frame, text: str, span: Span) -> RedlangError:
+    candidates = [*frame.known(), *BUILTINS, *frame.scope.candidates(text)]
+    hint = did_you_mean(text, candidates)
+    return UnknownNameError(
+        f"{text} is no parameter, axis, local, builtin or number from outside",
+        hint=hint,
+        span=span,
+    )

@@ -1,0 +1,170 @@
+"""Reductions: the checks that a user sees, `mean`, and top-k."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from redlang.errors import AxisError, DTypeError
+from redlang.frontend.draft import Draft
+from redlang.frontend.typing import coerce, require_bool
+from redlang.ir.presence import Conditions
+from redlang.ir.program import Axis, Expr, Literal, Reduce
+from redlang.ir.types import BOOL, F64, I64, Type
+from redlang.source import Span
+
+
+def reduce(
+    draft: Draft,
+    op: str,
+    axes: Sequence[str],
+    operand: Expr,
+    span: Span,
+    *,
+    k: int | None = None,
+    new_axis: str | None = None,
+) -> Reduce:
+    """Return the reduction `op` of `operand` over `axes`.
+
+    Raises:
+        AxisError: An axis is missing, repeated, or not one of the operand's.
+        DTypeError: any, all or count of something that is not a bool.
+    """
+    check_axes(op, axes, [operand], span)
+    if op in ("any", "all", "count"):
+        require_bool(operand, op, f"compare it: {op}[{', '.join(axes)}](x != 0)")
+    if operand.type.dtype is BOOL:
+        op = {"max": "any", "min": "all"}.get(op, op)
+        if op in ("sum", "prod", "argmax", "argmin", "topk"):
+            operand = coerce(operand, I64)
+    kept = [axis for axis in operand.type.axes if axis not in axes]
+    if new_axis is not None:
+        kept = list(draft.order([kept, [new_axis]]))
+    types = _types(op, tuple(kept), operand.type, len(axes))
+    return Reduce(op, tuple(axes), (operand,), None, types, k, new_axis, span=span)
+
+
+def check_axes(op: str, axes: Sequence[str], operands: Sequence[Expr], span: Span) -> None:
+    """Check that a reduction names its axes, each once, and that its operand has them."""
+    if not axes:
+        have = " ".join(operands[0].type.axes) if operands else ""
+        first = operands[0].type.axes[:1] if operands else ()
+        raise AxisError(
+            f"{op} does not say over which axis",
+            hint=f"{op}[{first[0]}](...); the operand has {have}" if first else "",
+            span=span,
+        )
+    for position, axis in enumerate(axes):
+        if axis in axes[:position]:
+            raise AxisError(f"{op} names axis {axis} twice", span=span)
+        if axis.isdigit() or axis.partition(".")[0].isdigit():
+            raise AxisError(
+                f"the axis of extent {axis} has no name and cannot be reduced",
+                hint=f"name it where it is declared: i={axis.partition('.')[0]}",
+                span=span,
+            )
+        if not any(axis in operand.type.axes for operand in operands):
+            raise AxisError(
+                f"{op} reduces axis {axis}, which its operand does not have "
+                f"({_axes_text(operands)})",
+                hint=_missing_hint(op, axis),
+                span=span,
+            )
+
+
+def mean(draft: Draft, axes: Sequence[str], operand: Expr, span: Span) -> Expr:
+    """Return the sum of the elements that are there, divided by their number.
+
+    The mean of integers is an int64 sum divided in f64; like every value made of integers it
+    yields to the float that it meets.
+    """
+    check_axes("mean", axes, [operand], span)
+    (total,) = draft.lift(reduce(draft, "sum", axes, operand, span))
+    conditions = draft.presence.split(operand)[1] if operand.type.absent else ()
+    number = _visible(draft, axes, conditions, span)
+    if total.type.dtype.kind == "float":
+        return draft.apply("div", total, number, span=span)
+    quotient = draft.apply("div", coerce(total, F64), coerce(number, F64), span=span)
+    return draft.define(draft.numbered("mean"), quotient, span)
+
+
+def _visible(draft: Draft, axes: Sequence[str], conditions: Conditions, span: Span) -> Expr:
+    """Return how many elements along `axes` are there."""
+    present = draft.build.conjunction(conditions)
+    if present is None:
+        return draft.product(axes, span)
+    varying = [axis for axis in axes if axis in present.type.axes]
+    rest = draft.product([axis for axis in axes if axis not in varying], span)
+    if not varying:
+        return draft.apply("where", present, rest, 0, span=span)
+    (count,) = draft.lift(reduce(draft, "count", varying, present, span))
+    if len(varying) == len(axes):
+        return count
+    return draft.apply("mul", count, rest, span=span)
+
+
+def topk(
+    draft: Draft,
+    axes: Sequence[str],
+    new_axis: str | None,
+    operand: Expr,
+    k: Expr,
+    span: Span,
+) -> Reduce:
+    """Return the `k` largest elements and their indices, along `new_axis` or an anonymous axis.
+
+    Raises:
+        AxisError: `new_axis` has another extent already.
+        DTypeError: k is not a positive integer literal.
+    """
+    if not isinstance(k, Literal) or isinstance(k.value, bool) or not isinstance(k.value, int):
+        raise DTypeError(
+            "the k of topk is an integer literal",
+            hint="a plan keeps k slots, so k is part of the kernel: topk[e](p, 8)",
+            span=span,
+        )
+    if k.value < 1:
+        raise DTypeError(f"topk keeps at least one element, and k is {k.value}", span=span)
+    check_axes("topk", axes, [operand], span)
+    if new_axis is None:
+        new_axis = draft.fresh(str(k.value))
+    if new_axis not in draft.axes:
+        draft.declare(Axis(new_axis, k.value, span))
+    elif draft.extent(new_axis) != k.value:
+        raise AxisError(
+            f"topk makes axis {new_axis} of extent {k.value}, and {new_axis} is an axis already",
+            hint="choose a new name for the axis that counts the k elements",
+            span=span,
+        )
+    if new_axis in operand.type.axes:
+        raise AxisError(f"the operand of topk has axis {new_axis} already", span=span)
+    return reduce(draft, "topk", axes, operand, span, k=k.value, new_axis=new_axis)
+
+
+def anonymous(axis: str) -> bool:
+    """Return whether `axis` was made without a name: "8", or "8.1" for a second one."""
+    return axis.partition(".")[0].isdigit()
+
+
+def _types(op: str, kept: tuple[str, ...], operand: Type, axes: int) -> tuple[Type, ...]:
+    match op:
+        case "any" | "all":
+            return (Type(BOOL, kept),)
+        case "count":
+            return (Type(I64, kept),)
+        case "argmax" | "argmin":
+            return (Type(I64, kept),) * axes
+        case "topk":
+            return (Type(operand.dtype, kept, weak=operand.weak), *(Type(I64, kept),) * axes)
+        case _:
+            return (Type(operand.dtype, kept, weak=operand.weak),)
+
+
+def _axes_text(operands: Sequence[Expr]) -> str:
+    axes = dict.fromkeys(axis for operand in operands for axis in operand.type.axes)
+    return f"it has {' '.join(axes)}" if axes else "it has no axes"
+
+
+def _missing_hint(op: str, axis: str) -> str:
+    if op in ("sum", "mean"):
+        return f"to add a constant along {axis} write size({axis}) * ..."
+    return ""

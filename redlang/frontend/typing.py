@@ -1,0 +1,215 @@
+"""Typing of element functions: promotion, weak types and the checks that a user sees.
+
+Three kinds of value meet in an expression. Strong floats decide the type (f64 if there is one);
+weak floats (literals, `float` parameters, captured numbers, and what integers become by `/`) take
+it on, whole sub-trees at a time; integers never widen a float. Where no strong float is in sight a
+weak one is f32, or f64 in a kernel that has an f64 array, so that nothing is rounded to f32 on its
+way to a double.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import assert_never
+
+from redlang.errors import DTypeError
+from redlang.ir.build import convert
+from redlang.ir.operators import OPERATORS, Operator
+from redlang.ir.program import Apply, Cast, Expr, Literal
+from redlang.ir.types import BOOL, F32, F64, I64, U64, DType, Type, compute_type
+from redlang.source import Span
+
+INT64_MAX = 2**63 - 1
+UINT64_MAX = 2**64 - 1
+
+
+def promote(types: Sequence[Type]) -> tuple[DType, bool]:
+    """Return the compute type in which values of `types` meet, and whether it stays weak."""
+    strong = [type_.dtype for type_ in types if not type_.weak]
+    floats = [dtype for dtype in strong if dtype.kind == "float"]
+    if floats:
+        return (F64 if F64 in floats else floats[0]), False
+    weak = [type_.dtype for type_ in types if type_.dtype.kind == "float"]
+    if weak:
+        return (F64 if F64 in weak else weak[0]), True
+    integers = {dtype for dtype in strong if dtype is not BOOL}
+    if not integers and U64 in {type_.dtype for type_ in types}:
+        return U64, not strong
+    return (U64 if integers == {U64} else I64), not strong
+
+
+def storage_promotion(dtypes: Sequence[DType]) -> DType | None:
+    """Return the smallest floating storage type that holds all of `dtypes`; None for none.
+
+    Two formats neither of which holds the other, such as f16 and bf16, meet in f32.
+    """
+    result: DType | None = None
+    for dtype in dtypes:
+        if result is None or _holds(dtype, result):
+            result = dtype
+        elif not _holds(result, dtype):
+            result = F32
+    return result
+
+
+def coerce(expr: Expr, dtype: DType) -> Expr:
+    """Return `expr` in the compute type `dtype`; weak sub-trees are typed anew.
+
+    Raises:
+        DTypeError: An integer literal is too large for the type.
+    """
+    if isinstance(expr, Literal) and dtype.kind == "float" and not isinstance(expr.value, float):
+        try:
+            float(expr.value)
+        except OverflowError:
+            raise DTypeError(f"the literal is too large for {dtype}", span=expr.span) from None
+    if isinstance(expr, Literal) and isinstance(expr.value, bool) and dtype.kind in ("int", "uint"):
+        return replace(expr, value=int(expr.value), type=replace(expr.type, dtype=dtype))
+    converted = convert(expr, dtype)
+    if isinstance(converted, Cast) and converted is not expr and not expr.type.weak:
+        # An integer that becomes a float yields to strong floats, as everything made of it does.
+        weak = expr.type.dtype.kind != "float" and dtype.kind == "float"
+        converted = replace(converted, type=replace(converted.type, weak=weak))
+    return converted
+
+
+def apply(
+    op: str, arguments: Sequence[Expr], axes: tuple[str, ...], real: DType, span: Span
+) -> Expr:
+    """Return `op` applied to `arguments`, in the type in which they meet.
+
+    Args:
+        op: A name of `OPERATORS`.
+        arguments: The operands, resolved.
+        axes: The union of the operands' axes.
+        real: The type of a weak float in this kernel.
+        span: Where it stands.
+
+    Raises:
+        DTypeError: The operands' types have no meaning for `op`.
+    """
+    operator = OPERATORS[op]
+    parts, dtype, weak = _meet(operator, list(arguments), real)
+    absent = any(part.type.absent for part in parts)
+    return Apply(op, tuple(parts), Type(dtype, axes, absent, weak), span)
+
+
+def cast(expr: Expr, to: DType, span: Span) -> Expr:
+    """Return the cast that a user wrote as `to(expr)`; a weak float is not rounded before it."""
+    if expr.type.weak and expr.type.dtype.kind == to.kind == "float":
+        expr = coerce(expr, compute_type(to))
+    type_ = replace(expr.type, dtype=compute_type(to), weak=False)
+    return Cast(expr, to, type_, explicit=True, span=span)
+
+
+def require_bool(expr: Expr, what: str, instead: str) -> None:
+    """Check that `expr` is a truth value.
+
+    Raises:
+        DTypeError: It is not; the message says that `what` takes a bool, the hint is `instead`.
+    """
+    if expr.type.dtype is not BOOL:
+        raise DTypeError(
+            f"{what} takes a bool, and this is {_kind(expr.type)}", hint=instead, span=expr.span
+        )
+
+
+def require_integer(expr: Expr, what: str, hint: str = "") -> None:
+    """Check that `expr` is an integer."""
+    if expr.type.dtype.kind not in ("int", "uint"):
+        raise DTypeError(
+            f"{what} is an integer, and this is {_kind(expr.type)}",
+            hint=hint or ("round it and cast: i64(...)" if expr.type.dtype.kind == "float" else ""),
+            span=expr.span,
+        )
+
+
+def _meet(operator: Operator, parts: list[Expr], real: DType) -> tuple[list[Expr], DType, bool]:
+    """Return the arguments in their common type, the result's type, and whether it is weak."""
+    types = [part.type for part in parts]
+    match operator.rule:
+        case "arithmetic":
+            dtype, weak = promote(types)
+            return _all(parts, dtype), dtype, weak
+        case "real":
+            dtype, weak = promote(types)
+            dtype, weak = (dtype, weak) if dtype.kind == "float" else (real, True)
+            return _all(parts, dtype), dtype, weak
+        case "power":
+            return _power(parts, real)
+        case "compare":
+            if all(type_.dtype is BOOL for type_ in types):
+                if operator.name in ("eq", "ne"):
+                    return parts, BOOL, False
+                return _all(parts, I64), BOOL, False
+            dtype, _ = promote(types)
+            return _all(parts, dtype), BOOL, False
+        case "logic":
+            return _logic(operator, parts)
+        case "test":
+            if types[0].dtype.kind != "float":
+                parts = _all(parts, real)
+            return parts, BOOL, False
+        case "where":
+            condition, *choices = parts
+            require_bool(condition, "the condition of where", "compare it: where(c != 0, a, b)")
+            if all(part.type.dtype is BOOL for part in choices):
+                return parts, BOOL, False
+            dtype, weak = promote([part.type for part in choices])
+            return [condition, *_all(choices, dtype)], dtype, weak
+        case _:
+            assert_never(operator.rule)
+
+
+def _all(parts: Sequence[Expr], dtype: DType) -> list[Expr]:
+    return [coerce(part, dtype) for part in parts]
+
+
+def _power(parts: list[Expr], real: DType) -> tuple[list[Expr], DType, bool]:
+    base, exponent = parts
+    dtype, weak = promote([base.type, exponent.type])
+    if dtype.kind != "float":
+        counts = isinstance(exponent, Literal) and exponent.value >= 0
+        if not counts:
+            dtype, weak = real, True
+    return _all(parts, dtype), dtype, weak
+
+
+def _logic(operator: Operator, parts: list[Expr]) -> tuple[list[Expr], DType, bool]:
+    kinds = {part.type.dtype.kind for part in parts}
+    if kinds == {"bool"}:
+        return parts, BOOL, False
+    if "float" in kinds:
+        wrong = next(part for part in parts if part.type.dtype.kind == "float")
+        raise DTypeError(
+            f"{operator.symbol} takes bools or integers, and this is {_kind(wrong.type)}",
+            hint="compare it first: (x > 0)",
+            span=wrong.span,
+        )
+    if "bool" in kinds:
+        wrong = next(part for part in parts if part.type.dtype.kind != "bool")
+        raise DTypeError(
+            f"{operator.symbol} joins a bool and an integer",
+            hint="compare the integer: (x != 0)",
+            span=wrong.span,
+        )
+    dtype, weak = promote([part.type for part in parts])
+    return _all(parts, dtype), dtype, weak
+
+
+def _kind(type_: Type) -> str:
+    kind = type_.dtype.kind
+    return {"bool": "a bool", "int": "an integer", "uint": "an integer", "float": "a float"}[kind]
+
+
+def _holds(large: DType, small: DType) -> bool:
+    """Return whether every value of `small` is one of `large`."""
+    if large is small:
+        return True
+    exponents = {"f8e4m3": 4, "f8e5m2": 5, "f16": 5, "bf16": 8, "f32": 8, "f64": 11}
+    mantissas = {"f8e4m3": 3, "f8e5m2": 2, "f16": 10, "bf16": 7, "f32": 23, "f64": 52}
+    return (
+        exponents[large.name] >= exponents[small.name]
+        and mantissas[large.name] >= mantissas[small.name]
+    )
