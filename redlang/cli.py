@@ -1,0 +1,195 @@
+"""The `redlang` command: demo, explain, bench, doctor."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import platform
+import runpy
+import sys
+import time
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from redlang.errors import RedlangError
+
+if TYPE_CHECKING:
+    from redlang.kernel import Kernel
+
+STAGES = ("syntax", "program", "fuse", "plan", "loops")
+PACKAGES = ("numpy", "scipy", "lark", "sympy", "numba", "llvmlite", "ml_dtypes")
+OPTIONAL = ("torch", "cupy", "jax", "numba-cuda", "cuda-core")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        status: int = options.run(options)
+    except RedlangError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # The reader of our output has gone, as with `redlang explain ... | head`.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="redlang", description=__doc__)
+    parser.add_argument("--version", action="version", version=f"redlang {_version('redlang')}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    demo = commands.add_parser("demo", help="run four fused kernels beside NumPy and Numba")
+    demo.set_defaults(run=_demo)
+
+    explain = commands.add_parser("explain", help="show what becomes of a kernel in a file")
+    explain.add_argument(
+        "kernel", metavar="FILE:KERNEL", help="such as examples/03_softmax.py:softmax"
+    )
+    explain.add_argument("--stage", choices=STAGES, help="one stage only")
+    explain.set_defaults(run=_explain)
+
+    bench = commands.add_parser("bench", help="measure the workloads on this machine")
+    bench.add_argument("--backend", choices=("cpu",), default="cpu")
+    bench.add_argument("--only", metavar="TEXT", default="", help="workloads whose name holds TEXT")
+    bench.add_argument("--rounds", type=_positive, default=None, help="runs a way (default 9)")
+    bench.add_argument("--json", metavar="FILE", type=Path, help="also write the figures to FILE")
+    bench.set_defaults(run=_bench)
+
+    doctor = commands.add_parser("doctor", help="say what is installed and whether it works")
+    doctor.set_defaults(run=_doctor)
+    return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not positive")
+    return number
+
+
+def _demo(_: argparse.Namespace) -> int:
+    from redlang.bench.measure import measure, table
+    from redlang.bench.workloads import WORKLOADS
+
+    print("Four cascades, each proved to share its sweeps and compiled for this machine.\n")
+    lines = []
+    for workload in WORKLOADS:
+        if not workload.demo:
+            continue
+        start = time.perf_counter()
+        line = measure(workload, rounds=5, peers=("numpy", "numba"))
+        lines.append(line)
+        print(f"{workload.name}: first call {line.first_call_s:.2f} s")
+        for sweeps in workload.kernel.sweeps:
+            for axis, stages in sweeps:
+                print(f"  sweep over {axis}: {', '.join(stages)}")
+        print(f"  measured in {time.perf_counter() - start:.1f} s")
+    print(f"\n{table(lines)}\n")
+    print("error: largest difference from the double-precision reference, over the largest value")
+    print("(2.0x): the other takes twice redlang's time")
+    print("next: redlang explain FILE:KERNEL shows the proof and the plan of a kernel")
+    return 0
+
+
+def _explain(options: argparse.Namespace) -> int:
+    kernel = _load(options.kernel)
+    print(kernel.explain(options.stage) if options.stage else kernel.explain())
+    return 0
+
+
+def _load(place: str) -> Kernel:
+    """Return the kernel that FILE:KERNEL names."""
+    from redlang.kernel import Kernel
+
+    file, colon, name = place.rpartition(":")
+    if not colon or not file:
+        raise RedlangError(f"{place!r} names no kernel", hint="write FILE:KERNEL")
+    if not Path(file).is_file():
+        raise RedlangError(f"there is no file {file}")
+    sys.path.insert(0, str(Path(file).resolve().parent))
+    names = runpy.run_path(file)
+    kernels = [key for key, value in names.items() if isinstance(value, Kernel)]
+    if name not in kernels:
+        found = f"it has {', '.join(kernels)}" if kernels else "it has none"
+        raise RedlangError(f"{file} has no kernel called {name}", hint=found)
+    kernel: Kernel = names[name]
+    return kernel
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from redlang.bench.measure import ROUNDS, measure, table, write_json
+    from redlang.bench.workloads import WORKLOADS
+
+    chosen = [workload for workload in WORKLOADS if options.only in workload.name]
+    if not chosen:
+        raise RedlangError(
+            f"no workload's name holds {options.only!r}",
+            hint=f"they are {', '.join(workload.name for workload in WORKLOADS)}",
+        )
+    lines = []
+    for workload in chosen:
+        lines.append(measure(workload, rounds=options.rounds or ROUNDS))
+        print(f"measured {workload.name}", file=sys.stderr)
+    print(f"{os.cpu_count()} cores; medians of {options.rounds or ROUNDS} runs taken in turns")
+    print("(2.0x): the other takes twice redlang's time")
+    print(table(lines))
+    if options.json:
+        write_json(options.json, lines)
+    return 0
+
+
+def _doctor(_: argparse.Namespace) -> int:
+    print(f"python {platform.python_version()} on {platform.platform()}, {os.cpu_count()} cores")
+    for name in PACKAGES:
+        print(f"{name} {_version(name)}")
+    for name in OPTIONAL:
+        print(f"{name} {_version(name)} (optional)")
+    working = _try_cpu()
+    print(f"GPU: {_gpu()}")
+    return 0 if working else 1
+
+
+def _try_cpu() -> bool:
+    """Compile and run a small kernel; say what happened."""
+    import numpy as np
+
+    import redlang
+
+    start = time.perf_counter()
+    try:
+        kernel = redlang.compile(
+            'def check(x: "m n") -> "m":\n    return mean[n]((x - mean[n](x)) ** 2)\n'
+        )
+        x = np.arange(12, dtype=np.float32).reshape(3, 4)
+        right = bool(np.allclose(kernel(x), x.var(axis=1)))
+    except Exception as error:  # whatever is broken is what is reported
+        print(f"CPU: does not work: {type(error).__name__}: {error}")
+        return False
+    seconds = time.perf_counter() - start
+    print(
+        f"CPU: {'works' if right else 'gives a wrong value'}; compiled and ran in {seconds:.2f} s"
+    )
+    return right
+
+
+def _gpu() -> str:
+    if importlib.util.find_spec("numba_cuda") is None:
+        return "not used: numba-cuda is not installed (pip install 'redlang[cuda]')"
+    return f"numba-cuda {_version('numba-cuda')} is installed"
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
