@@ -6,6 +6,7 @@ numba-cuda is in maintenance mode; everything redlang takes from it is listed he
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 
 @contextmanager
 def _row_stack() -> Iterator[None]:
-    """Lend NumPy the name `row_stack` during the import.
+    """Lend NumPy the name `row_stack` during an import.
 
     numba-cuda 0.30.4 registers an overload for it; NumPy 2.5 removed it. Drop this when the
     oldest admitted numba-cuda imports on NumPy 2.5 by itself.
@@ -33,6 +34,9 @@ def _row_stack() -> Iterator[None]:
 with _row_stack():
     from numba import cuda
     from numba.cuda.extending import intrinsic
+
+    # The overload is registered by a module that is otherwise imported at the first compile.
+    importlib.import_module("numba.cuda.np.arrayobj")
 
 types: Any = cuda.types
 

@@ -92,10 +92,11 @@ def call(
     if body.compiled is None:
         body.compiled = _compile(context, builder, body)
     context.active_code_library.add_linking_library(body.compiled.library)
+    # numba-cuda 0.30 moved the calling convention from the context to the function.
+    described = body.compiled.fndesc
+    convention = getattr(described, "call_conv", None) or context.call_conv
     # The status says whether Python raised, which generated functions never do.
-    _, result = context.call_conv.call_internal_no_propagate(
-        builder, body.compiled.fndesc, body.signature, values
-    )
+    _, result = convention.call_internal_no_propagate(builder, described, body.signature, values)
     return result
 
 

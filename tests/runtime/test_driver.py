@@ -1,0 +1,174 @@
+"""The launcher without a GPU: a driver made of Python functions records what it is asked."""
+
+import ctypes
+import threading
+
+import pytest
+
+from redlang.errors import BackendError
+from redlang.runtime.driver import Driver, driver, require_driver
+from redlang.targets.stub import PARAMETER_KINDS, DriverCalls, bind_launch
+from redlang.targets.toolchain import PARAMETER_TYPES
+
+Launch = ctypes.CFUNCTYPE(
+    ctypes.c_int,
+    ctypes.c_uint64,
+    *[ctypes.c_uint] * 7,
+    ctypes.c_uint64,
+    ctypes.POINTER(ctypes.c_void_p),
+    ctypes.c_void_p,
+)
+Out = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_uint64))
+In = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64)
+
+
+class FakeDriver:
+    """Records launches; `current` is the context that it says is current."""
+
+    def __init__(self, widths, status=0):
+        self.widths = widths
+        self.status = status
+        self.current = 5
+        self.launches = []
+        self.contexts = []
+        self.functions = (Launch(self.launch), Out(self.get), In(self.push), Out(self.pop))
+
+    def launch(self, function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra):
+        raw = [ctypes.string_at(parameters[i], width) for i, width in enumerate(self.widths)]
+        self.launches.append(((function, gx, gy, gz, bx, by, bz, shared, stream), raw))
+        return self.status
+
+    def get(self, place):
+        place[0] = self.current
+        return 0
+
+    def push(self, context):
+        self.contexts.append(("push", context))
+        return 0
+
+    def pop(self, place):
+        self.contexts.append(("pop",))
+        return 0
+
+    @property
+    def calls(self):
+        addresses = (ctypes.cast(f, ctypes.c_void_p).value or 0 for f in self.functions)
+        return DriverCalls(*addresses)
+
+
+def bound(fake, kinds):
+    return bind_launch(
+        fake.calls, function=11, context=5, threads=128, shared_bytes=4096, kinds=kinds
+    )
+
+
+def test_packs_parameters_by_their_types():
+    fake = FakeDriver((8, 8, 4, 8, 3))
+    launch = bound(fake, ("u64", "i64", "f32", "f64", "bytes"))
+    assert launch(77, 1000, 2**63 + 1, -3, 1.5, 2.5, b"abc") == 0
+    ((shape, raw),) = fake.launches
+    assert shape == (11, 1000, 1, 1, 128, 1, 1, 4096, 77)
+    assert raw == [
+        (2**63 + 1).to_bytes(8, "little"),
+        (-3).to_bytes(8, "little", signed=True),
+        b"\0\0\xc0\x3f",
+        b"\0\0\0\0\0\0\x04\x40",
+        b"abc",
+    ]
+
+
+def test_every_parameter_type_of_the_compiler_can_be_packed():
+    assert set(PARAMETER_TYPES) <= set(PARAMETER_KINDS)
+
+
+def test_returns_the_status():
+    assert bound(FakeDriver((), status=700), ())(0, 1) == 700
+
+
+def test_a_foreign_context_is_replaced_for_the_launch_only():
+    fake = FakeDriver((8,))
+    launch = bound(fake, ("u64",))
+    launch(0, 1, 1)
+    assert fake.contexts == []
+    fake.current = 6
+    launch(0, 1, 1)
+    assert fake.contexts == [("push", 5), ("pop",)]
+
+
+@pytest.mark.parametrize("arguments", [(), (0,), (0, 1), (0, 1, 2, 3)])
+def test_refuses_a_wrong_number_of_parameters(arguments):
+    fake = FakeDriver((8,))
+    with pytest.raises(TypeError, match="wrong number of kernel parameters"):
+        bound(fake, ("u64",))(*arguments)
+    assert fake.launches == []
+
+
+def test_refuses_what_is_no_number_and_launches_nothing():
+    fake = FakeDriver((8, 4))
+    with pytest.raises(TypeError):
+        bound(fake, ("u64", "f32"))(0, 1, "x", 1.0)
+    with pytest.raises(TypeError):
+        bound(fake, ("u64", "f32"))(0, 1, 1, "x")
+    assert fake.launches == []
+
+
+def test_threads_do_not_share_parameters():
+    fake = FakeDriver((8, 8))
+    launch = bound(fake, ("u64", "u64"))
+
+    def work(number):
+        for _ in range(200):
+            launch(0, 1, number, number)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(fake.launches) == 800
+    assert all(first == second for _, (first, second) in fake.launches)
+
+
+class FakeLibrary:
+    """libcuda of which only attributes can be set."""
+
+    def __init__(self):
+        self.set = []
+
+    def cuFuncSetAttribute(self, function, attribute, value):  # noqa: N802
+        self.set.append((attribute, value))
+        return 0
+
+    def cuGetErrorName(self, status, place):  # noqa: N802
+        place._obj.value = b"CUDA_ERROR_NO_BINARY_FOR_GPU"
+        return 0
+
+    def cuModuleLoadData(self, module, cubin):  # noqa: N802
+        return 209
+
+
+def test_shared_memory_limit_only_rises():
+    library = FakeLibrary()
+    fake = Driver(library, 0)  # type: ignore[arg-type]
+    for wanted in (1000, 49152, 60000, 50000, 70000, 70000):
+        fake._raise_shared_limit(3, wanted)
+    assert library.set == [(8, 60000), (8, 70000)]
+
+
+def test_driver_errors_have_names_and_hints():
+    fake = Driver(FakeLibrary(), 0)  # type: ignore[arg-type]
+    with pytest.raises(BackendError, match="NO_BINARY_FOR_GPU") as caught:
+        fake._module(1, b"cubin")
+    assert "another compute capability" in caught.value.hint
+
+
+def test_a_context_does_not_survive_a_fork():
+    fake = Driver(FakeLibrary(), process=1)  # type: ignore[arg-type]
+    with pytest.raises(BackendError, match="before this process was forked"):
+        fake.context(0)
+
+
+@pytest.mark.skipif(driver() is not None, reason="this machine has a GPU")
+def test_says_what_is_missing_without_a_gpu():
+    with pytest.raises(BackendError, match="no CUDA driver or no GPU"):
+        require_driver()
