@@ -31,7 +31,7 @@ from redlang.ir.loops import (
 )
 from redlang.ir.numerics import Array, Precision
 from redlang.ir.program import Apply, Expr
-from redlang.ir.tiles import Tile, Window, spread
+from redlang.ir.tiles import Tile, Window, expanded, spread
 from redlang.ir.types import F64, DType
 
 
@@ -128,7 +128,7 @@ class _Unit:
         assert self.values is not None
         match statement:
             case Compute(name, value, type_):
-                self.values[name] = self.only(evaluate_full(value, self.inner()), type_.axes)
+                self.values[name] = self.over(value, type_.axes)
             case Fold():
                 self.fold(statement)
             case Contract():
@@ -165,11 +165,14 @@ class _Unit:
         }
         return replace(self.scope, values={**spaces, **bounds, **self.values})
 
-    def only(self, tile: Tile, axes: tuple[str, ...]) -> Tile:
-        """Drop axes that a value's type lacks; their current range is one index."""
+    def over(self, value: Expr, axes: tuple[str, ...]) -> Tile:
+        """Evaluate over the current ranges of `axes`; other axes are read at their first index."""
+        tile = evaluate_full(value, self.inner())
         places = tuple(slice(None) if axis in axes else 0 for axis in tile.axes)
         kept = tuple(axis for axis in tile.axes if axis in axes)
-        return Tile(kept, np.ascontiguousarray(tile.data[places]))
+        tile = Tile(kept, tile.data[places])
+        wide = expanded(tile, axes, {axis: self.scope.length(axis) for axis in axes})
+        return replace(wide, data=np.ascontiguousarray(wide.data).reshape(wide.data.shape))
 
     def fold(self, step: Fold) -> None:
         assert self.values is not None
@@ -200,8 +203,7 @@ class _Unit:
         return tuple(axis for axis in self.scope.order if axis in axes)
 
     def store(self, step: Store) -> None:
-        value: Expr = step.value
-        tile = self.only(evaluate_full(value, self.inner()), step.axes)
+        tile = self.over(step.value, step.axes)
         target, axes = self.memory.arrays[step.target], self.memory.axes[step.target]
         places = tuple(slice(*self.scope.window(axis)) for axis in axes)
         dtype = self.memory.stored.get(step.target)

@@ -92,7 +92,8 @@ class _Chooser:
         self.extra = [a for a in program.ordered(self.all_axes) if a not in nest.base]
         stored = _unique(axis for n in nest.results for axis in program.results[n].axes)
         self.mapped = [a for a in stored if a not in nest.base and a not in self.extra]
-        self.rows = self._contraction_axes()
+        self.sides = self._contraction_sides()
+        self.rows = frozenset[str]().union(*self.sides)
 
     def choose(self) -> tuple[Nest, NestPlan]:
         """Return the nest in its chosen form, and its plan."""
@@ -135,9 +136,9 @@ class _Chooser:
         must_stay = axis in self.swept or axis in self.inner
         return not must_stay and self.extents[axis] > RESIDENT_COLUMNS
 
-    def _contraction_axes(self) -> frozenset[str]:
-        """Return the axes that are rows or columns of some contraction in the nest."""
-        found: set[str] = set()
+    def _contraction_sides(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Return the axes that are rows, and those that are columns, of contractions here."""
+        rows, columns = set[str](), set[str]()
         definitions = {n: d.value for d in self.program.definitions for n in d.names}
 
         def pointwise(name: str) -> Expr | None:
@@ -150,8 +151,11 @@ class _Chooser:
                     pair = split_product(step.values[0], sweep.axes, self.builder, pointwise)
                     if pair is not None:
                         a, b = (set(operand.type.axes) for operand in pair)
-                        found |= a ^ b
-        return frozenset(found)
+                        # An axis keeps the side that it was first seen on.
+                        first, second = (a - b, b - a) if not (a - b) & columns else (b - a, a - b)
+                        rows |= first - columns
+                        columns |= second - rows
+        return frozenset(rows), frozenset(columns)
 
     def _stream_tile(self, axis: str) -> int:
         if self.rows:
@@ -165,15 +169,16 @@ class _Chooser:
 
     def _grid_tile(self, axis: str) -> int:
         if self.rows:
-            rows = [a for a in self.nest.base if a in self.rows]
-            if axis not in rows:
-                return RESIDENT_COLUMNS if axis in self.extra else 1
+            if axis in self.extra:
+                return RESIDENT_COLUMNS
+            side = next((side for side in self.sides if axis in side), frozenset[str]())
             budget = CONTRACT_ROWS
-            for other in reversed(rows):
+            for other in reversed([a for a in self.nest.base if a in side]):
                 tile = min(budget, _power_above(self.extents[other]))
                 if other == axis:
                     return tile
                 budget = max(1, budget // tile)
+            return 1
         fast = self._fast_axis()
         if axis == fast:
             return 256 if self.extents[axis] > 16 else 16
