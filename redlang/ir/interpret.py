@@ -16,9 +16,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from redlang.errors import ArgumentError
 from redlang.ir import numerics
-from redlang.ir._binding import bind_extents
 from redlang.ir.evaluate import Scope, evaluate
+from redlang.ir.extents import bind_extents, dim_extent
 from redlang.ir.numerics import Array, Precision
 from redlang.ir.program import ArrayParam, Dim, Program, Reduce, Result, ScalarParam
 from redlang.ir.reduce import LIMIT, reduce
@@ -72,7 +73,7 @@ def bind(
         value = arrays.get(param.name)
         if isinstance(param, ArrayParam):
             if value is None:
-                raise KeyError(param.name)
+                raise _missing(param.name)
             with np.errstate(all="ignore"):
                 given[param.name] = numerics.to_storage(np.asarray(value), param.dtype)
         else:
@@ -104,13 +105,17 @@ def view(dims: Sequence[Dim], array: Array, extents: Mapping[str, int]) -> Array
 
 def results(program: Program, scope: Scope, *, store: bool = True) -> tuple[Array, ...]:
     """Return the program's results, given the values of its definitions."""
-    return tuple(_result(result, scope, store=store) for result in program.results)
+    return tuple(_result(program, result, scope, store=store) for result in program.results)
+
+
+def _missing(name: str) -> ArgumentError:
+    return ArgumentError(f"no value is given for {name}", hint=f"pass {name}")
 
 
 def _scalar(param: ScalarParam, value: Array | Number | None) -> Number:
     if value is None:
         if param.default is None:
-            raise KeyError(param.name)
+            raise _missing(param.name)
         value = param.default
     number = np.asarray(value)
     if not param.weak:
@@ -120,7 +125,7 @@ def _scalar(param: ScalarParam, value: Array | Number | None) -> Number:
     return item
 
 
-def _result(result: Result, scope: Scope, *, store: bool) -> Array:
+def _result(program: Program, result: Result, scope: Scope, *, store: bool) -> Array:
     work = numerics.work_dtype(result.value.type.dtype, scope.precision)
     dtype = numerics.storage_dtype(result.dtype) if store else work
     whole: Array = np.empty([scope.extents[axis] for axis in result.axes], dtype)
@@ -132,11 +137,8 @@ def _result(result: Result, scope: Scope, *, store: bool) -> Array:
             stored = numerics.to_storage(data, result.dtype) if store else data
         whole[tuple(slice(*inner.window(axis)) for axis in result.axes)] = stored
     flat = whole.reshape([math.prod(scope.extents[a] for a in dim.axes) for dim in result.dims])
-    if result.condition is None:
-        return flat
-    # An axis with a ragged dimension's own name holds its extent.
-    lengths = (scope.extents.get(f"({' '.join(dim.axes)})") for dim in result.dims)
-    return flat[tuple(map(slice, lengths))]
+    # What lies behind the end of a ragged dimension is not there.
+    return flat[tuple(slice(dim_extent(program, dim, scope.extents)) for dim in result.dims)]
 
 
 def _pieces(axes: Sequence[str], scope: Scope) -> list[dict[str, tuple[int, int]]]:
