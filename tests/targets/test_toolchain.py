@@ -118,6 +118,7 @@ def test_works_where_numpy_has_no_row_stack():
 import numpy
 if hasattr(numpy, "row_stack"):
     del numpy.row_stack
+    numpy.__all__.remove("row_stack")
 from redlang.targets import toolchain
 toolchain.compiler()
 assert not hasattr(numpy, "row_stack")
