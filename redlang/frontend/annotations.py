@@ -95,8 +95,7 @@ def _explain(text: str, refusal: Refusal) -> tuple[str, str]:
         case ",":
             return "axes are separated by spaces, not by commas", EXAMPLE
         case "..." | "." | "*":
-            hint = "name every axis; a kernel over any number of leading axes can take them as one"
-            return f"{found!r} stands for no axis", hint
+            return f"{found!r} stands for no axis", "name every axis of the array"
         case ":":
             return "an annotation has no ranges", "an axis of fixed extent is written n=128"
         case "(":

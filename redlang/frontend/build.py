@@ -11,6 +11,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING
 
+from redlang.frontend.advice import ATTRIBUTES
 from redlang.frontend.annotations import parse_annotation
 from redlang.frontend.reading import Node, Read, mistake
 from redlang.frontend.syntax import (
@@ -65,6 +66,7 @@ class Builder:
         self.offset = offset
         self.depth = 0
         self.too_deep = False
+        self.names: set[str] = set()
         self.mistakes: list[KernelSyntaxError] = []
 
     def span(self, word: Token) -> Span:
@@ -75,6 +77,17 @@ class Builder:
     def note(self, problem: str, hint: str, span: Span) -> None:
         """Note a mistake."""
         self.mistakes.append(mistake(problem, hint, span))
+
+    def check_attribute(self, name: str, span: Span) -> None:
+        """Note `x.sum` where x is a parameter or a local."""
+        first, _, rest = name.partition(".")
+        if rest and first in self.names:
+            self.note_attribute(first, rest, span)
+
+    def note_attribute(self, owner: str, attribute: str, span: Span) -> None:
+        """Note that `owner` has no attributes."""
+        hint = ATTRIBUTES.get(attribute, "functions are written in front: f(x)")
+        self.note(f"{owner} has no attribute {attribute!r}", hint, span)
 
     # Definitions
 
@@ -122,11 +135,11 @@ class Builder:
                 case "parameters":
                     parameters = self.parameters(part)
                 case "results":
-                    returns = tuple(map(self.array, part.words))
+                    returns = self.results(part)
                 case "docstring":
                     docstring = self.docstring(part)
                 case _:
-                    body += map(self.statement, part.nodes)
+                    body += self.line(part)
         self.check_body(str(name), body, self.span(name))
         return Function(
             name_of(name), parameters, returns, docstring, tuple(body), decorators, self.span(name)
@@ -221,8 +234,9 @@ class Builder:
             if word.type == "SCALAR":
                 annotation = ScalarAnnotation(str(word), self.span(word))
             else:
-                annotation = self.array(word)
+                annotation = self.array(word, self.span(word))
         default = self.default(node.nodes[0]) if node.nodes else None
+        self.names.add(name_of(name))
         return Parameter(name_of(name), annotation, default, keyword_only, self.span(name))
 
     def default(self, node: Node) -> bool | int | float:
@@ -239,9 +253,8 @@ class Builder:
             return 0
         return -constant if negative else constant
 
-    def array(self, word: Token) -> ArrayAnnotation:
+    def array(self, word: str, span: Span) -> ArrayAnnotation:
         """Build an array annotation from its string."""
-        span = self.span(word)
         prefix, quotes = opening(word)
         inside = Span(span.start + prefix + quotes, span.stop - quotes)
         content = self.text[inside.start : inside.stop]
@@ -249,7 +262,15 @@ class Builder:
         self.mistakes += mistakes
         return annotation
 
+    def results(self, node: Node) -> tuple[ArrayAnnotation, ...]:
+        """Build `results`."""
+        return tuple(self.array(word, self.span(word)) for word in node.words)
+
     # Statements
+
+    def line(self, node: Node) -> list[Statement]:
+        """Build the statements of a `line`."""
+        return [self.statement(child) for child in node.nodes]
 
     def statement(self, node: Node) -> Statement:
         """Build `assign` or `return`."""
@@ -260,6 +281,7 @@ class Builder:
             return Return(values, first.to(closing))
         names = [word for word in node.words if word.type == "NAME"]
         targets = tuple(Name(name_of(word), self.span(word)) for word in names)
+        self.names.update(target.text for target in targets)
         for place, target in enumerate(targets):
             if target in targets[:place]:
                 problem = f"{target.text!r} is assigned twice in one line"
@@ -284,7 +306,9 @@ class Builder:
     def dotted(self, node: Node) -> Name:
         """Build `dotted`."""
         span = self.span(node.words[0]).to(self.span(node.words[-1]))
-        return Name(_dotted(node), span)
+        name = _dotted(node)
+        self.check_attribute(name, span)
+        return Name(name, span)
 
     def _number(self, node: Node) -> Expr:
         (word,) = node.words

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_PIECE = re.compile(
+PIECE = re.compile(
     r"""
       (?P<string> (?:[rbf]{2}|[rbfu])?
           (?: \"{3}(?:\\.|[^\\])*?(?:\"{3}|\Z) | '{3}(?:\\.|[^\\])*?(?:'{3}|\Z)
@@ -26,6 +26,10 @@ _PIECE = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE | re.DOTALL,
 )
+
+# What begins a line inside brackets only if an earlier line forgot to close them.
+_STATEMENT = re.compile(r"[ \t]*(return|def|class)\b")
+_ASSIGNMENT = re.compile(r"[ \t]*[^\W\d]\w*([ \t]*,[ \t]*[^\W\d]\w*)*[ \t]*=(?!=)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +54,15 @@ def logical_lines(text: str, start: int = 0) -> Iterator[Line]:
     first = stop = -1
     margin = start
     opened: list[int] = []
-    for piece in _PIECE.finditer(text, start):
+    for piece in PIECE.finditer(text, start):
         match piece.lastgroup:
             case "space":
                 continue
             case "newline":
-                if first >= 0 and not opened:
-                    yield Line(first, stop, first - margin)
+                if first >= 0 and (not opened or _begins(text, stop, piece.end())):
+                    yield Line(first, stop, first - margin, _first_open(text, opened))
                     first = -1
+                    opened.clear()
                 if first < 0:
                     margin = piece.end()
                 continue
@@ -73,7 +78,21 @@ def logical_lines(text: str, start: int = 0) -> Iterator[Line]:
         if piece.lastgroup == "string" and stop == len(text) and _unclosed(piece[0]):
             opened.append(piece.start())
     if first >= 0:
-        yield Line(first, stop, first - margin, opened[0] if opened else None)
+        yield Line(first, stop, first - margin, _first_open(text, opened))
+
+
+def _begins(text: str, stop: int, start: int) -> bool:
+    """Return whether a statement begins at `start`, though a bracket is open at `stop`."""
+    if _STATEMENT.match(text, start):
+        return True
+    return text[stop - 1] not in ",([{" and _ASSIGNMENT.match(text, start) is not None
+
+
+def _first_open(text: str, opened: list[int]) -> int | None:
+    """Return the place to blame: an open string, else the first open bracket."""
+    if not opened:
+        return None
+    return opened[0] if text[opened[-1]] in "([{" else opened[-1]
 
 
 def _unclosed(string: str) -> bool:

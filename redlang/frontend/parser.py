@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 GRAMMAR = Path(__file__).with_name("redlang.lark")
 
 _LEADING = re.compile(r"(?:[ \t\f]*(?:#[^\n]*)?\n)*([ \t\f]*)")
+_WORD = re.compile(r"\w+")
 _BLANK_END = re.compile(r"\s*(#[^\n]*)?\Z")
 
 
@@ -65,7 +66,8 @@ def read(start: Start, text: str) -> Node:
         raise Refusal(span, error.token.type, frozenset(error.accepts or error.expected)) from None
     except UnexpectedCharacters as error:
         place = error.pos_in_stream or 0
-        span = Span(place, place + 1)
+        word = _WORD.match(complete, place)
+        span = Span(place, word.end() if word else place + 1)
         raise Refusal(span, "character", frozenset(error.allowed or ())) from None
     return node
 
@@ -99,6 +101,8 @@ class Indentation(PostLex):
                     yield token
                     yield from _blocks(levels, token)
                 continue
+            if token.type == "NAME" and not token.isidentifier():
+                raise _not_a_name(token)
             if not levels:
                 levels = [(token.column or 1) - 1]
             if token.type in {"LPAR", "LSQB"}:
@@ -106,6 +110,13 @@ class Indentation(PostLex):
             elif token.type in {"RPAR", "RSQB"}:
                 depth = max(0, depth - 1)
             yield token
+
+
+def _not_a_name(token: Token) -> Refusal:
+    """Refuse the character of a word, such as `x²`, that Python has in no name."""
+    length = next(n for n in range(len(token)) if not token[: n + 1].isidentifier())
+    start = (token.start_pos or 0) + length
+    return Refusal(Span(start, start + 1), "character")
 
 
 def _blocks(levels: list[int], newline: Token) -> Iterator[Token]:

@@ -17,7 +17,7 @@ _KNOWN_ESCAPES = frozenset("\n\\'\"abfnrtvxNuU01234567")
 
 def name_of(word: str) -> str:
     """Return a name as Python compares names: in normal form NFKC."""
-    return unicodedata.normalize("NFKC", word)
+    return str(unicodedata.normalize("NFKC", word))
 
 
 def number_of(word: str) -> bool | int | float | None:
