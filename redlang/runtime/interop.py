@@ -88,7 +88,7 @@ NUMPY = Library(
     address_text='{}.__array_interface__["data"][0]',
     strides_text="{}.strides",
     strides_in_bytes=True,
-    empty_text="empty({shape}, dtype)",
+    empty_text="{empty}({shape}, {dtype})",
     empty_names=lambda dtype, device: {"empty": np.empty, "dtype": NUMPY_DTYPES[dtype.name]},
 )
 
@@ -158,7 +158,7 @@ TORCH = Library(
     address_text="{}.data_ptr()",
     strides_text="{}.stride()",
     strides_in_bytes=False,
-    empty_text="empty({shape}, dtype=dtype, device=device)",
+    empty_text="{empty}({shape}, dtype={dtype}, device={device})",
     empty_names=lambda dtype, device: {
         "empty": _torch().empty,
         "dtype": getattr(_torch(), TORCH_NAMES[dtype.name]),
@@ -201,12 +201,8 @@ CUPY = Library(
     address_text="{}.data.ptr",
     strides_text="{}.strides",
     strides_in_bytes=True,
-    empty_text="empty({shape}, element_type, device)",
-    empty_names=lambda dtype, device: {
-        "empty": _empty_cupy,
-        "element_type": dtype,
-        "device": device,
-    },
+    empty_text="{empty}({shape}, {dtype}, {device})",
+    empty_names=lambda dtype, device: {"empty": _empty_cupy, "dtype": dtype, "device": device},
 )
 
 

@@ -69,8 +69,8 @@ class Library:
         to_numpy: The same memory as a NumPy array; only for arrays on the CPU.
         address_text, strides_text: Python text, with `{}` for the array, of its address and of
             its strides; `stride_unit` says whether those count bytes.
-        empty_text: Python text of a new array from `{shape}` and names `empty`, `dtype`, `device`.
-        empty_names: The values of those names for an element type and device.
+        empty_text: Python text, with fields in braces, of a new array of `{shape}`.
+        empty_names: The values of the other fields for an element type and device.
     """
 
     name: str

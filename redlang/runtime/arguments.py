@@ -1,0 +1,277 @@
+"""Looking at a call's arguments, once for each new kind of call, and naming what is wrong.
+
+Nothing here is on the warm path: a launcher tests shapes by itself and comes back only to have the
+mistake named. Each message starts with the argument's name and shows its place in the kernel's
+text, the signature, the arrays that were given, and what to do.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from redlang.errors import ArgumentError, DTypeError, RedlangError
+from redlang.frontend.syntax import ArrayAnnotation, Function, Parameter
+from redlang.ir.types import DTYPES, DType
+from redlang.runtime.interop import is_array, library_of
+from redlang.runtime.memory import AnyArray, Library, Memory
+from redlang.source import SourceText, Span
+
+INT64 = range(-(2**63), 2**63)
+UINT64 = range(2**64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Argument:
+    """An array argument with what is known of it."""
+
+    value: AnyArray
+    library: Library
+    memory: Memory
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A kernel's signature, as calls are checked against it.
+
+    Attributes:
+        syntax: The kernel's definition.
+        source: Its text.
+        signature: The signature as one line, for messages.
+    """
+
+    syntax: Function
+    source: SourceText
+    signature: str
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return the parameters in order."""
+        return self.syntax.parameters
+
+    def span(self, name: str) -> Span | None:
+        """Return where the parameter `name` stands in the text."""
+        return next((p.span for p in self.parameters if p.name == name), None)
+
+    def complain(self, error: RedlangError, values: Mapping[str, object]) -> RedlangError:
+        """Return `error` with its place in the text, the signature and what was given."""
+        if error.span is None:
+            error.span = self.span(error.problem.partition(" ")[0])
+        if error.span is not None:
+            error.with_source(self.source)
+        lines = [error.problem, f"  kernel {self.signature}"]
+        lines += [f"  {key} is {describe(value)}" for key, value in values.items()]
+        error.problem = "\n".join(lines)
+        return error
+
+
+def is_scalar(parameter: Parameter) -> bool:
+    """Tell whether `parameter` takes a number rather than an array."""
+    annotation = parameter.annotation
+    if isinstance(annotation, ArrayAnnotation):
+        return annotation.dtype is not None and not annotation.dims
+    return True
+
+
+def describe(value: object) -> str:
+    """Return an argument in a few words, arrays by element type, shape and place.
+
+    >>> describe(np.zeros((3, 4), np.float32)), describe(0.5), describe([1, 2])
+    ('f32 (3, 4) of numpy', '0.5', 'a list')
+    """
+    library = library_of(type(value))
+    if library is not None:
+        memory = library.memory(value)
+        device = "" if memory.device == "cpu" else f" on {memory.device}"
+        return f"{memory.dtype} {tuple(memory.shape)} of {library.name}{device}"
+    if isinstance(value, bool | int | float | np.generic) or value is None:
+        return repr(value)
+    kind = type(value).__name__
+    article = "an" if kind[:1].lower() in "aeiou" else "a"
+    return f"{article} {kind}"
+
+
+def examine(
+    declared: Declared, arrays: Mapping[str, object], results: Sequence[object] = ()
+) -> tuple[dict[str, Argument], tuple[Argument, ...]]:
+    """Return what is known of the array arguments and of the arrays in `out=`.
+
+    Args:
+        declared: The kernel's signature.
+        arrays: Array arguments by name; foreign ones have been adopted.
+        results: What `out=` holds.
+
+    Raises:
+        ArgumentError: Something is no array, cannot be read, or lies on another device.
+        DTypeError: An element type is unknown or not the declared one.
+    """
+    found = {}
+    for parameter in declared.parameters:
+        if parameter.name in arrays:
+            argument = _array(parameter.name, arrays[parameter.name])
+            _check(parameter, argument)
+            found[parameter.name] = argument
+    stored = tuple(_out(number, result, len(results)) for number, result in enumerate(results))
+    labels = [_out_label(number, len(stored)) for number in range(len(stored))]
+    _same_device({**found, **dict(zip(labels, stored, strict=True))})
+    return found, stored
+
+
+def about(name: str, problem: str, hint: str = "") -> ArgumentError:
+    """Return the error that argument `name` has `problem`."""
+    return ArgumentError(f"{name} {problem}", hint=hint)
+
+
+def _array(name: str, value: object) -> Argument:
+    library = library_of(type(value))
+    if library is None:
+        if isinstance(value, bool | int | float | np.generic):
+            raise about(name, f"is {value!r}, and must be an array", f"pass np.asarray({name})")
+        hint = "pass a NumPy, torch or CuPy array, or one with __dlpack__"
+        if isinstance(value, list | tuple):
+            hint = f"pass np.asarray({name})"
+        raise about(name, f"is {describe(value)}, and must be an array", hint)
+    memory = library.memory(value)
+    problem, hint = memory.problem
+    if problem:
+        raise about(name, problem, hint.replace("x.", f"{name}.").replace("(x)", f"({name})"))
+    return Argument(value, library, memory)
+
+
+def _check(parameter: Parameter, argument: Argument) -> None:
+    name, memory, annotation = parameter.name, argument.memory, parameter.annotation
+    assert isinstance(annotation, ArrayAnnotation)
+    dtype = supported(name, memory)
+    if annotation.dtype is not None and dtype != DTYPES.get(annotation.dtype, dtype):
+        raise DTypeError(
+            f"{name} holds {dtype}, and the signature asks for {annotation.dtype}",
+            hint=f"convert {name} first, or leave the element type out of the annotation",
+            span=parameter.span,
+        )
+    if len(memory.shape) != len(annotation.dims):
+        shape, wanted = tuple(memory.shape), len(annotation.dims)
+        raise about(
+            name,
+            f"has {len(shape)} dimensions, shape {shape}, and must have {wanted}",
+            f"{name} is declared with the axes {axes_text(annotation)!r}",
+        )
+
+
+def supported(name: str, memory: Memory) -> DType:
+    """Return the element type of an array.
+
+    Raises:
+        DTypeError: redlang does not have it.
+    """
+    if isinstance(memory.dtype, str):
+        hint = f"convert {name} to one of {', '.join(DTYPES)}"
+        if "byte order" in memory.dtype:
+            hint = f'pass {name}.astype({name}.dtype.newbyteorder("="))'
+        raise DTypeError(f"{name} holds {memory.dtype}, which redlang does not have", hint=hint)
+    return memory.dtype
+
+
+def _out_label(number: int, count: int) -> str:
+    return "out" if count == 1 else f"out[{number}]"
+
+
+def _out(number: int, value: object, count: int) -> Argument:
+    label = _out_label(number, count)
+    argument = _array(label, value)
+    supported(label, argument.memory)
+    if not argument.memory.writable:
+        raise about(label, "is read-only", "pass an array that may be written")
+    return argument
+
+
+def _same_device(arguments: Mapping[str, Argument]) -> None:
+    devices: dict[str, str] = {}
+    for name, argument in arguments.items():
+        devices.setdefault(argument.memory.device, name)
+    if len(devices) > 1:
+        (here, first), (there, second), *_ = devices.items()
+        raise about(
+            second,
+            f"is on {there}, and {first} is on {here}",
+            "move all arrays to one device first; redlang never copies between devices",
+        )
+
+
+def axes_text(annotation: ArrayAnnotation) -> str:
+    """Return the axes of an annotation as they are written."""
+    dims = []
+    for dim in annotation.dims:
+        parts = [
+            str(axis.extent)
+            if axis.name is None
+            else axis.name
+            if axis.extent is None
+            else f"{axis.name}={axis.extent}"
+            for axis in dim.axes
+        ]
+        dims.append(parts[0] if len(parts) == 1 else f"({' '.join(parts)})")
+    return " ".join(dims)
+
+
+def to_float(name: str, value: object) -> float:
+    """Return a float argument as a Python float.
+
+    Raises:
+        ArgumentError: It is no real number, or too large for a float.
+    """
+    number = _number(name, value, "a float")
+    if isinstance(number, complex):
+        raise about(name, f"is {number!r}, and must be a float")
+    try:
+        return float(number)
+    except OverflowError:
+        raise about(name, "is too large for a float") from None
+
+
+def to_int(name: str, value: object, unsigned: bool = False) -> int:
+    """Return an int argument as a Python int.
+
+    Raises:
+        ArgumentError: It is no integer, or does not fit 64 bits.
+    """
+    number = _number(name, value, "an int")
+    try:
+        result = operator.index(number)  # type: ignore[arg-type]  # whatever it is: that is the test
+    except TypeError:
+        hint = f"pass int({name})" if isinstance(number, float) else ""
+        raise about(name, f"is {number!r}, and must be an int", hint) from None
+    if result not in (UINT64 if unsigned else INT64):
+        raise about(name, f"is {result}, which does not fit {'u64' if unsigned else 'i64'}")
+    return result
+
+
+def to_bool(name: str, value: object) -> bool:
+    """Return a bool argument as a Python bool.
+
+    Raises:
+        ArgumentError: It is something else; 0 and 1 are ints.
+    """
+    number = _number(name, value, "a bool")
+    if isinstance(number, bool):
+        return number
+    raise about(name, f"is {number!r}, and must be a bool", f"pass bool({name})")
+
+
+def _number(name: str, value: object, what: str) -> bool | int | float | complex:
+    if is_array(value):
+        # 0-d arrays of every library know `item`; on a GPU it waits for the value.
+        shape = tuple(getattr(value, "shape", (1,)))
+        if shape:
+            problem = f"is an array of shape {shape}, and must be {what}"
+            raise about(name, problem, "declare it with its axes to pass an array")
+        value = value.item()  # type: ignore[attr-defined]
+    if isinstance(value, np.generic) or type(value).__module__ == "ml_dtypes":
+        value = value.item() if hasattr(value, "item") else float(value)  # type: ignore[arg-type]
+    if isinstance(value, bool | int | float | complex):
+        return value
+    if hasattr(type(value), "__float__"):
+        return float(value)  # type: ignore[arg-type]  # Fraction and Decimal, for example
+    raise about(name, f"is {describe(value)}, and must be {what}")

@@ -1,0 +1,437 @@
+"""From a kernel's call to its launcher: the slow half, run once for each new kind of call.
+
+A `Caller` owns a kernel's binder. The first binder knows no outside names: it only binds the
+arguments, from which the program can be resolved, and is replaced by one that reads what the
+program reads. When a macro or callee turns out to be another object, the same happens again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+from redlang.errors import ArgumentError, DTypeError, InternalError, RedlangError
+from redlang.frontend.resolve import Capture, Resolution, Signature, Used, resolve_fully
+from redlang.frontend.scope import Kind, NamesScope, as_number
+from redlang.ir.extents import bind_extents, dim_extent
+from redlang.ir.program import Program
+from redlang.runtime import binder, foreign
+from redlang.runtime.arguments import Argument, Declared, about, examine, is_scalar
+from redlang.runtime.binder import Hooks, Names, Place, make_binder, ragged_dims
+from redlang.runtime.cache import BUILDING
+from redlang.runtime.interop import MARKS
+from redlang.runtime.launcher import Backend, Site, make_launcher
+from redlang.runtime.memory import AnyArray
+from redlang.runtime.overlap import overlaps_itself, same_elements, share_memory
+
+Values: TypeAlias = tuple[object, ...]
+
+
+class Chosen(Protocol):
+    """A backend together with what it promises."""
+
+    @property
+    def backend(self) -> Backend:
+        """Return what fills the results."""
+
+    def may_alias(self, result: int, array: str) -> bool:
+        """Tell whether a result may be stored over an input, element by element."""
+
+
+Choose: TypeAlias = Callable[[Program, str], Chosen]
+"""Finds the backend for a program, as resolved, on a device."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """A call with its arguments in order: parameters, then captured numbers.
+
+    Attributes:
+        resolution: The program of this kind of call.
+        values: Every argument of the program by name.
+        arguments: What is known of the arrays.
+        results: What is known of the arrays in `out`.
+    """
+
+    resolution: Resolution
+    values: Mapping[str, object]
+    arguments: Mapping[str, Argument]
+    results: tuple[Argument, ...] = ()
+
+    @property
+    def program(self) -> Program:
+        """Return the program, as resolved."""
+        return self.resolution.program
+
+    @property
+    def scalars(self) -> dict[str, Any]:
+        """Return scalars and captured numbers by name."""
+        return {name: v for name, v in self.values.items() if name not in self.arguments}
+
+    def extents(self) -> dict[str, int]:
+        """Return the extent of every axis in this call.
+
+        Raises:
+            ArgumentError: The shapes contradict each other or the text.
+        """
+        shapes = {name: tuple(a.memory.shape) for name, a in self.arguments.items()}
+        return bind_extents(self.program, shapes, self.scalars)
+
+
+@dataclass(slots=True, eq=False)
+class _Bound:
+    """A binder together with what it was made for."""
+
+    captures: tuple[Capture, ...] = ()
+    used: tuple[Used, ...] = ()
+    resolutions: dict[object, Resolution] = field(default_factory=dict)
+    ready: dict[object, Callable[..., AnyArray]] = field(default_factory=dict)
+    provisional: bool = True
+
+
+class Caller:
+    """Binds, checks and launches the calls of one kernel."""
+
+    def __init__(
+        self,
+        declared: Declared,
+        scope: NamesScope,
+        choose: Choose,
+        receiver: str | None = None,
+        receiver_names: dict[str, object] | None = None,
+    ) -> None:
+        """Serve the kernel `declared`, whose outside names `scope` knows."""
+        self.declared = declared
+        self.scope = scope
+        self.choose = choose
+        self.receiver = receiver
+        self.receiver_names = receiver_names
+        self.launcher_texts: list[str] = []
+        self._bound = _Bound()
+        self.call: Callable[..., Any]
+        self._collect: Callable[..., Any]
+        self._bind(self._bound)
+
+    def examine(self, args: Sequence[object], keywords: Mapping[str, object]) -> Call:
+        """Return what a call with these arguments would run on.
+
+        Raises:
+            RedlangError: The arguments do not fit, or the kernel has mistakes.
+        """
+        with BUILDING:
+            values, out, receiver = self._arguments(args, keywords)
+            self._set_receiver(receiver)
+            if self._bound.provisional:
+                self._settle(self._look(self._bound, tuple(map(_native, values)), None))
+                values, out, receiver = self._arguments(args, keywords)
+            return self._look(self._bound, tuple(map(_native, values)), out)
+
+    def unbound(self, problem: str) -> ArgumentError:
+        """Return the error for arguments that Python could not match with parameters."""
+        return ArgumentError(f"{problem}\n  kernel {self.declared.signature}")
+
+    @property
+    def launchers(self) -> int:
+        """The kinds of call that have a launcher."""
+        return len(self._bound.ready)
+
+    def _arguments(self, args: Sequence[object], keywords: Mapping[str, object]) -> Any:
+        try:
+            return self._collect(*args, **keywords)
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise
+            problem = str(error)
+        raise self.unbound(problem)
+
+    def resolve(self, signature: Signature | None = None) -> Resolution:
+        """Return the program for a signature, by default with f32 for every open element type."""
+        with BUILDING:
+            syntax, source = self.declared.syntax, self.declared.source
+            return resolve_fully(syntax, source, signature or Signature(), self.scope)
+
+    def _bind(self, bound: _Bound) -> None:
+        """Make the binder for what `bound` reads, and the one that only collects arguments."""
+        captured = [_place(capture.scope, capture.path) for capture in bound.captures]
+        used = [_place(item.scope, item.path) for item in bound.used]
+        pairs = [(place, place.read()) for place in used]
+        hooks = Hooks(
+            prepare=lambda key, *rest: self._prepare(bound, key, *rest),
+            renew=self._renew,
+            refuse=self._refuse,
+            ready=bound.ready,
+        )
+        collecting = Hooks(prepare=_collected, renew=self._renew_collect, refuse=self._refuse)
+        receiver = self.receiver, self.receiver_names
+        call, self.binder_text = make_binder(self.declared, captured, pairs, hooks, *receiver)
+        collect, _ = make_binder(self.declared, captured, pairs, collecting, *receiver)
+        self._bound, self._collect, self.call = bound, collect, call
+
+    def _settle(self, call: Call) -> None:
+        """Replace a provisional binder by one that reads what the program reads."""
+        resolution = call.resolution
+        self._bind(_Bound(resolution.captures, resolution.used, provisional=False))
+
+    def _renew(self, *args: object, **keywords: object) -> AnyArray:
+        """Call again with a new binder: an outside name means something else now."""
+        with BUILDING:
+            self._bind(_Bound())
+        return self.call(*args, **keywords)
+
+    def _renew_collect(self, *args: object, **keywords: object) -> Values:
+        with BUILDING:
+            self._bind(_Bound())
+        collected: Values = self._collect(*args, **keywords)
+        return collected
+
+    def _set_receiver(self, receiver: object) -> None:
+        if self.receiver_names is not None and self.receiver is not None:
+            self.receiver_names[self.receiver] = receiver
+
+    def _prepare(
+        self, bound: _Bound, key: object, values: Values, out: object, receiver: object
+    ) -> Callable[..., AnyArray]:
+        """Return the launcher for calls of this kind."""
+        if any(_is_foreign(value) for value in (*values, *_listed(out))):
+            return self._foreign_launcher(receiver)
+        with BUILDING:
+            if key in bound.ready:
+                return bound.ready[key]
+            self._set_receiver(receiver)
+            call = self._look(bound, values, out)
+            if bound.provisional or not _same_names(bound, call.resolution):
+                if bound is self._bound:
+                    self._settle(call)
+                return self._again(receiver)
+            try:
+                launcher = self._launcher(call)
+            except RedlangError as error:
+                raise self._complaint(error, call.values) from None
+            bound.ready[key] = launcher
+            return launcher
+
+    def _again(self, receiver: object) -> Callable[..., AnyArray]:
+        """Return a function that hands a provisional binder's values to the new one."""
+        names = [p.name for p in self.declared.parameters]
+
+        def launch(*values: object) -> AnyArray:
+            keywords = dict(zip(names, values, strict=False))
+            if len(values) > len(names):
+                keywords["out"] = values[-1]
+            first = [receiver] if self.receiver is not None else []
+            return self.call(*first, **keywords)
+
+        return launch
+
+    def _foreign_launcher(self, receiver: object) -> Callable[..., AnyArray]:
+        """Return a function that adopts foreign arrays, calls again, and gives results back."""
+        names = [p.name for p in self.declared.parameters]
+        arrays = [i for i, p in enumerate(self.declared.parameters) if not is_scalar(p)]
+        first = [receiver] if self.receiver is not None else []
+
+        def launch(*values: object) -> AnyArray:
+            keywords = {}
+            restore = None
+            for i, (name, value) in enumerate(zip(names, values, strict=False)):
+                try:
+                    adopted = foreign.adopt(value) if i in arrays and _is_foreign(value) else None
+                except TypeError as error:
+                    wrong = about(name, f"cannot be read: {error}")
+                    raise self._complaint(wrong, {name: value}) from None
+                if adopted is not None and i == arrays[0]:
+                    restore = adopted.restore
+                keywords[name] = adopted.array if adopted is not None else value
+            extra = values[len(names) + len(self._bound.captures) :]
+            if extra:
+                native = [_native(x) for x in _listed(extra[0])]
+                given = tuple(native) if isinstance(extra[0], tuple | list) else native[0]
+                self.call(*first, **keywords, out=given)
+                return extra[0]
+            results = self.call(*first, **keywords)
+            if restore is None:
+                return results
+            return tuple(map(restore, results)) if isinstance(results, tuple) else restore(results)
+
+        return launch
+
+    def _look(self, bound: _Bound, values: Values, out: object) -> Call:
+        """Check arguments and resolve the program for them."""
+        parameters = self.declared.parameters
+        named = {p.name: v for p, v in zip(parameters, values, strict=False)}
+        arrays = {p.name: named[p.name] for p in parameters if not is_scalar(p)}
+        try:
+            arguments, results = examine(self.declared, arrays, _listed(out))
+            resolution = self._resolution(bound, arguments, values[len(parameters) :])
+            captured = [capture.name for capture in resolution.captures]
+            numbers = dict(zip(captured, values[len(parameters) :], strict=False))
+            call = Call(resolution, {**named, **numbers}, arguments, results)
+            if len(numbers) == len(captured):
+                extents = call.extents()
+                _check_results(call, extents, isinstance(out, tuple | list), out is not None)
+        except (ArgumentError, DTypeError) as error:
+            if error.source is not None:
+                raise
+            raise self._complaint(error, {**arrays, **_named_out(out)}) from None
+        return call
+
+    def _resolution(
+        self, bound: _Bound, arguments: Mapping[str, Argument], numbers: Values
+    ) -> Resolution:
+        dtypes = {name: a.memory.dtype for name, a in arguments.items()}
+        kinds: dict[str, Kind] = {}
+        for capture, value in zip(bound.captures, numbers, strict=False):
+            number = as_number(value)
+            if number is not None:
+                kinds[capture.name] = number.kind
+            else:
+                bound.resolutions.clear()
+        ragged = frozenset(
+            whole
+            for name, dim, inner, whole in ragged_dims(self.declared)
+            if binder.is_ragged(arguments[name].value, dim, inner)
+        )
+        key = (tuple(dtypes.items()), tuple(kinds.items()), ragged)
+        if key not in bound.resolutions:
+            known = {n: d for n, d in dtypes.items() if not isinstance(d, str)}
+            bound.resolutions[key] = self.resolve(Signature(known, kinds, ragged))
+        return bound.resolutions[key]
+
+    def _launcher(self, call: Call) -> Callable[..., AnyArray]:
+        device = next((a.memory.device for a in call.arguments.values()), "cpu")
+        chosen = self.choose(call.program, device)
+        captured = {p.name: type(call.values[p.name]) for p in call.program.params}
+
+        def misfit(values: Values, out: object) -> None:
+            self._misfit(call, values, out)
+
+        def guard(inputs: Sequence[AnyArray], results: Sequence[AnyArray]) -> None:
+            self._guard(call, chosen, inputs, results)
+
+        site = Site(call.program, call.arguments, call.results, captured, misfit, guard)
+        launcher, text = make_launcher(site, chosen.backend)
+        self.launcher_texts.append(text)
+        return launcher
+
+    def _misfit(self, call: Call, values: Values, out: object) -> None:
+        """Raise what is wrong with a call whose launcher found it not to fit."""
+        names = [p.name for p in call.program.params]
+        given = dict(zip(names, values, strict=True))
+        self._look(self._bound, values, out)
+        for capture in call.resolution.captures:
+            number = given[capture.name]
+            if isinstance(number, int) and number.bit_length() > 63:
+                error = about(capture.name, f"is {number}, which does not fit i64")
+                raise self._complaint(error, given)
+        raise InternalError(f"a launcher refuses a call that fits: {self.launcher_texts[-1]}")
+
+    def _guard(
+        self, call: Call, chosen: Chosen, inputs: Sequence[AnyArray], results: Sequence[AnyArray]
+    ) -> None:
+        """Refuse results whose memory overlaps an input, another result, or itself."""
+        labels = _out_labels(len(results))
+        stored = [a.library.memory(x) for a, x in zip(call.results, results, strict=True)]
+        read = [
+            (name, argument.library.memory(x))
+            for (name, argument), x in zip(call.arguments.items(), inputs, strict=True)
+        ]
+        for i, memory in enumerate(stored):
+            size = _item_bytes(memory.dtype)
+            fault = None
+            if overlaps_itself(memory):
+                fault = "has elements that share memory"
+            for j in range(i):
+                if share_memory(memory, stored[j], size, _item_bytes(stored[j].dtype)):
+                    fault = f"shares memory with {labels[j]}"
+            for name, other in read:
+                if not share_memory(memory, other, size, _item_bytes(other.dtype)):
+                    continue
+                if same_elements(memory, other) and chosen.may_alias(i, name):
+                    continue
+                fault = f"shares memory with {name}, which is read while it is written"
+            if fault is not None:
+                error = about(labels[i], fault, "pass a separate array, or leave out= away")
+                raise self._complaint(error, {**call.values, labels[i]: results[i]})
+
+    def _refuse(self, error: Exception) -> None:
+        if isinstance(error, RedlangError):
+            raise self._complaint(error, {}) from None
+        raise error
+
+    def _complaint(self, error: RedlangError, values: Mapping[str, object]) -> RedlangError:
+        return self.declared.complain(error, values)
+
+
+def _collected(key: object, values: Values, out: object, receiver: object) -> Callable[..., Any]:
+    del key
+    return lambda *_: (values, out, receiver)
+
+
+def _place(scope: object, path: str) -> Place:
+    """Return where a scope finds a name."""
+    assert isinstance(scope, NamesScope)
+    root = path.partition(".")[0]
+    names: Names = next(names for names in scope.mappings if root in names)
+    return Place(names, path)
+
+
+def _same_names(bound: _Bound, resolution: Resolution) -> bool:
+    def places(captures: Sequence[Capture | Used]) -> list[tuple[int, str]]:
+        return [(id(item.scope), item.path) for item in captures]
+
+    return places(bound.captures) == places(resolution.captures) and places(bound.used) == places(
+        resolution.used
+    )
+
+
+def _is_foreign(value: object) -> bool:
+    return hasattr(value, "__dlpack__") and MARKS[type(value)].__name__ == "_mark_foreign"
+
+
+def _native(value: object) -> object:
+    if not _is_foreign(value):
+        return value
+    adopted = foreign.adopt(value)
+    return value if adopted is None else adopted.array
+
+
+def _listed(out: object) -> tuple[object, ...]:
+    if out is None:
+        return ()
+    return tuple(out) if isinstance(out, tuple | list) else (out,)
+
+
+def _named_out(out: object) -> dict[str, object]:
+    listed = _listed(out)
+    return dict(zip(_out_labels(len(listed)), listed, strict=True))
+
+
+def _out_labels(count: int) -> list[str]:
+    return ["out"] if count == 1 else [f"out[{i}]" for i in range(count)]
+
+
+def _check_results(call: Call, extents: Mapping[str, int], several: bool, given: bool) -> None:
+    """Check the arrays in `out` against the program's results."""
+    program = call.program
+    if not given:
+        return
+    if len(call.results) != len(program.results) or several != (len(program.results) > 1):
+        wanted = "one array" if len(program.results) == 1 else f"{len(program.results)} arrays"
+        raise about("out", f"has {len(call.results)} arrays, and the kernel returns {wanted}")
+    labels = _out_labels(len(program.results))
+    for label, result, argument in zip(labels, program.results, call.results, strict=True):
+        shape = tuple(dim_extent(program, dim, extents) for dim in result.dims)
+        memory = argument.memory
+        if tuple(memory.shape) != shape:
+            raise about(label, f"has shape {tuple(memory.shape)}, and the result has {shape}")
+        if memory.dtype != result.dtype:
+            raise DTypeError(
+                f"{label} holds {memory.dtype}, and the result is {result.dtype}",
+                hint=f"pass an array of {result.dtype}, or cast the result in the kernel",
+            )
+
+
+def _item_bytes(dtype: object) -> int:
+    size = getattr(dtype, "bytes", None)
+    assert isinstance(size, int)
+    return size

@@ -1,0 +1,229 @@
+"""What a call does once its kind is known: test shapes, make results, run, return them.
+
+A launcher is a function made as text for one specialisation, in which element types, libraries,
+layouts and devices are settled and only extents, addresses, strides and scalars are open. What
+runs between making the results and returning them is a backend's affair: it adds its own lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import FunctionType
+from typing import Any, Protocol
+
+import numpy as np
+
+from redlang.ir.program import ArrayParam, Dim, Program, ScalarParam
+from redlang.ir.types import DType
+from redlang.runtime import extents
+from redlang.runtime.arguments import Argument
+from redlang.runtime.extents import MISFIT, ExtentText
+from redlang.runtime.interop import NUMPY
+from redlang.runtime.memory import AnyArray, Library
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An array that a launcher reads or writes.
+
+    Attributes:
+        name: `x` for a parameter, `result.0` for a result.
+        variable: Its name in the launcher's text.
+        dims: Its dimensions as the program names them.
+        dtype: Its element type.
+        library: Whose array it is.
+        contiguous: Whether all arrays of this specialisation are row-major.
+    """
+
+    name: str
+    variable: str
+    dims: tuple[Dim, ...]
+    dtype: DType
+    library: Library
+    contiguous: bool
+
+
+@dataclass(slots=True)
+class Launch:
+    """A launcher's text while it is made.
+
+    Attributes:
+        program: The program of this specialisation, normalised.
+        extents: Text of every extent.
+        inputs, outputs: The arrays.
+        scalars: Text of every scalar and captured number.
+        device: Where all arrays are.
+        names: What the text refers to.
+        lines: The text.
+    """
+
+    program: Program
+    extents: ExtentText
+    inputs: tuple[Stored, ...]
+    outputs: tuple[Stored, ...]
+    scalars: Mapping[str, str]
+    device: str
+    names: dict[str, object] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+
+
+class Backend(Protocol):
+    """Runs a program on the arrays of a launch."""
+
+    def emit(self, launch: Launch) -> None:
+        """Add the lines that fill the results."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What a launcher is made for.
+
+    Attributes:
+        program: The program of this specialisation.
+        arguments: The array arguments seen first; later ones are alike.
+        results: The arrays in `out=`, or none.
+        types: The Python type of each captured number.
+        misfit: Names the mistake in a call whose extents do not fit, given its values and `out`.
+        guard: Refuses an `out` that overlaps an input or itself, given inputs and results.
+    """
+
+    program: Program
+    arguments: Mapping[str, Argument]
+    results: Sequence[Argument]
+    types: Mapping[str, type]
+    misfit: Callable[[tuple[object, ...], object], None]
+    guard: Callable[[Sequence[AnyArray], Sequence[AnyArray]], None]
+
+
+def make_launcher(site: Site, backend: Backend) -> tuple[FunctionType, str]:
+    """Return the launcher of one specialisation, and its text.
+
+    It takes the values of the program's parameters in order and, where `site.results` has arrays,
+    `out`.
+    """
+    program = site.program
+    variables = {p.name: f"v{i}" for i, p in enumerate(program.params)}
+    scalars = {p.name: variables[p.name] for p in program.params if isinstance(p, ScalarParam)}
+    device = next((a.memory.device for a in site.arguments.values()), "cpu")
+    inputs = tuple(
+        _stored(p.name, variables[p.name], p.dims, p.dtype, site.arguments[p.name])
+        for p in program.params
+        if isinstance(p, ArrayParam)
+    )
+    home = inputs[0].library if inputs else NUMPY
+    outputs = tuple(
+        Stored(f"result.{i}", f"r{i}", r.dims, r.dtype, home, contiguous=True)
+        if not site.results
+        else _stored(f"result.{i}", f"r{i}", r.dims, r.dtype, site.results[i])
+        for i, r in enumerate(program.results)
+    )
+    launch = Launch(
+        program, ExtentText(program, scalars), inputs, outputs, scalars, device, dict(extents.NAMES)
+    )
+    launch.lines += [f"s{x.variable} = {x.variable}.shape" for x in inputs]
+    launch.lines += _scalar_lines(program, variables, site.types)
+    launch.lines += launch.extents.bind({x.name: f"s{x.variable}" for x in inputs})
+    launch.lines += _results(launch, bool(site.results))
+    backend.emit(launch)
+    launch.lines.append(f"return {_tuple([x.variable for x in outputs], single=False)}")
+    return _assemble(launch, list(variables.values()), site)
+
+
+def _stored(
+    name: str, variable: str, dims: tuple[Dim, ...], dtype: DType, argument: Argument
+) -> Stored:
+    memory = argument.memory
+    contiguous = memory.strides is not None and _is_contiguous(memory.shape, memory.strides)
+    return Stored(name, variable, dims, dtype, argument.library, contiguous)
+
+
+def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    step = 1
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if extent != 1 and stride != step:
+            return 0 in shape
+        step *= extent
+    return True
+
+
+def _scalar_lines(
+    program: Program, variables: Mapping[str, str], types: Mapping[str, type]
+) -> list[str]:
+    """Bring captured numbers into their kind; arguments have been brought there already."""
+    lines = []
+    for param in program.params:
+        if not isinstance(param, ScalarParam) or not param.captured:
+            continue
+        name = variables[param.name]
+        kind = {"bool": bool, "int": int, "uint": int, "float": float}[param.dtype.kind]
+        if types.get(param.name) is not kind:
+            lines.append(f"{name} = {kind.__name__}({name})")
+        if kind is int:
+            lines += [f"if {name}.bit_length() > 63:", f"    {MISFIT}"]
+    return lines
+
+
+def _results(launch: Launch, given: bool) -> list[str]:
+    """Make the results, or test the arrays in `out`."""
+    lines = []
+    names = [x.variable for x in launch.outputs]
+    if given:
+        lines.append(f"{_tuple(names, single=False)} = out")
+    for x in launch.outputs:
+        shape = _tuple([launch.extents.size(dim) for dim in x.dims])
+        if given:
+            lines += [f"if {x.variable}.shape != {shape}:", f"    {MISFIT}"]
+            continue
+        placed = {"shape": shape}
+        for key, value in x.library.empty_names(x.dtype, launch.device).items():
+            placed[key] = f"{x.variable}_{key}"
+            launch.names[placed[key]] = value
+        lines.append(f"{x.variable} = {x.library.empty_text.format_map(placed)}")
+    if given:
+        inputs = _tuple([x.variable for x in launch.inputs])
+        lines.append(f"guard({inputs}, {_tuple(names)})")
+    return lines
+
+
+def _tuple(parts: Sequence[str], single: bool = True) -> str:
+    """Return a tuple display; with `single=False` one part stands for itself."""
+    if len(parts) == 1 and not single:
+        return parts[0]
+    return f"({''.join(f'{part}, ' for part in parts)})"
+
+
+def _assemble(launch: Launch, parameters: list[str], site: Site) -> tuple[FunctionType, str]:
+    signature = ", ".join([*parameters, *(["out"] if site.results else [])])
+    leave = f"return misfit({_tuple(parameters)}, {'out' if site.results else None})"
+    lines = [f"def launch({signature}):"]
+    lines += [f"    {line.replace(MISFIT, leave)}" for line in launch.lines]
+    source = "\n".join(lines) + "\n"
+    namespace = {**launch.names, "misfit": site.misfit, "guard": site.guard}
+    exec(compile(source, f"<redlang launch of {launch.program.name}>", "exec"), namespace)
+    function = namespace["launch"]
+    assert isinstance(function, FunctionType)
+    return function, source
+
+
+Interpret = Callable[[Program, Mapping[str, Any]], tuple[np.ndarray[Any, Any], ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreted:
+    """The backend that asks an interpreter: slow, and always there."""
+
+    interpret: Interpret
+
+    def emit(self, launch: Launch) -> None:
+        """Add the lines that call the interpreter and copy its results."""
+        parts = []
+        for x in launch.inputs:
+            launch.names[f"view_{x.variable}"] = x.library.to_numpy
+            parts.append(f"{x.name!r}: view_{x.variable}({x.variable})")
+        parts += [f"{name!r}: {variable}" for name, variable in launch.scalars.items()]
+        launch.names |= {"interpret": self.interpret, "program": launch.program}
+        launch.lines.append(f"computed = interpret(program, {{{', '.join(parts)}}})")
+        for i, x in enumerate(launch.outputs):
+            launch.names[f"view_{x.variable}"] = x.library.to_numpy
+            launch.lines.append(f"view_{x.variable}({x.variable})[...] = computed[{i}]")
