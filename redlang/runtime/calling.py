@@ -39,8 +39,6 @@ class Chosen(Protocol):
         """Tell whether a result may be stored over an input, element by element."""
 
 
-Choose: TypeAlias = Callable[[Program, str], Chosen]
-"""Finds the backend for a program, as resolved, on a device."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,6 +75,10 @@ class Call:
         """
         shapes = {name: tuple(a.memory.shape) for name, a in self.arguments.items()}
         return bind_extents(self.program, shapes, self.scalars)
+
+
+Choose: TypeAlias = Callable[[Call, str], Chosen]
+"""Finds the backend for a kind of call on a device."""
 
 
 @dataclass(slots=True, eq=False)
@@ -299,7 +301,7 @@ class Caller:
 
     def _launcher(self, call: Call) -> Callable[..., AnyArray]:
         device = next((a.memory.device for a in call.arguments.values()), "cpu")
-        chosen = self.choose(call.program, device)
+        chosen = self.choose(call, device)
         captured = {p.name: type(call.values[p.name]) for p in call.program.params}
 
         def misfit(values: Values, out: object) -> None:

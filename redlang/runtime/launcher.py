@@ -215,6 +215,16 @@ class Interpreted:
 
     interpret: Interpret
 
+    @property
+    def backend(self) -> Interpreted:
+        """Return this backend."""
+        return self
+
+    def may_alias(self, result: int, array: str) -> bool:
+        """Tell that results may lie over inputs: all are computed before any is stored."""
+        del result, array
+        return True
+
     def emit(self, launch: Launch) -> None:
         """Add the lines that call the interpreter and copy its results."""
         parts = []

@@ -1,0 +1,345 @@
+"""The decorators, and the objects that they make.
+
+A `Kernel` is called like the function that it was; everything heavy behind it (parser, prover,
+compiler) is loaded at the first call.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from types import MethodType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, overload
+
+from redlang import pipeline
+from redlang.definition import Definition
+from redlang.errors import ArgumentError
+from redlang.pipeline import FUSE, Fuse
+
+if TYPE_CHECKING:
+    from redlang.runtime.calling import Caller
+    from redlang.runtime.fold import Fold
+
+Precision = Literal["double", "declared"]
+Target = TypeVar("Target", bound=Callable[..., Any])
+Defined = TypeVar("Defined", bound="_Defined")
+
+
+class _Defined:
+    """Common to kernels, macros and monoids: a name, a text, and how they travel."""
+
+    role: pipeline.Role = "kernel"
+
+    def __init__(self, definition: Definition, like: object = None) -> None:
+        self._definition = definition
+        self._entity: object = None
+        self.__name__ = definition.name
+        self.__qualname__ = getattr(like, "__qualname__", definition.name)
+        self.__module__ = getattr(like, "__module__", None) or "redlang.text"
+        self.__doc__ = getattr(like, "__doc__", None)
+
+    @property
+    def text(self) -> str:
+        """The definition's text.
+
+        Raises:
+            SourceUnavailableError: It cannot be found.
+        """
+        return self._definition.source.text
+
+    def __redlang__(self) -> object:
+        """Return what this object means inside a kernel."""
+        if self._entity is None:
+            self._entity = pipeline.entity(self._definition, self.role)
+        return self._entity
+
+    def __reduce__(self) -> object:
+        """Pickle by name where it can be imported, else by text.
+
+        What is defined in `__main__` has no name elsewhere, and goes by its text.
+        """
+        if self.__module__ != "__main__" and _importable(self):
+            return self.__qualname__
+        state = (self.__module__, self.__qualname__, self.__doc__)
+        return _restored, (type(self), self._definition, self._options(), state)
+
+    def _options(self) -> dict[str, Any]:
+        return {}
+
+
+def _importable(value: Any) -> bool:
+    found: Any = sys.modules.get(value.__module__)
+    for part in value.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return found is value
+
+
+def _restored(
+    kind: type[Defined],
+    definition: Definition,
+    options: dict[str, Any],
+    state: tuple[str, str, str | None],
+) -> Defined:
+    value = kind(definition, **options)
+    value.__module__, value.__qualname__, value.__doc__ = state
+    return value
+
+
+class CacheInfo(NamedTuple):
+    """What a kernel has compiled.
+
+    Attributes:
+        compilations: How often machine code was made.
+        loaded: How often it was found on disk.
+        launchers: The kinds of call seen: element types, layouts, libraries, devices.
+        events: One line for each compilation or load: why, and how long it took.
+    """
+
+    compilations: int
+    loaded: int
+    launchers: int
+    events: tuple[str, ...]
+
+
+class Kernel(_Defined):
+    """A kernel: call it with arrays of one library and device, get arrays of that kind.
+
+    Attributes:
+        fuse: Whether stages share sweeps: `auto` where that is proved and stable, `always` where
+            it is proved, `never`, or `require`, which makes a stage left out an error.
+    """
+
+    def __init__(self, definition: Definition, like: object = None, *, fuse: Fuse = "auto") -> None:
+        """Make a kernel; users write `redlang.kernel` or `redlang.compile`.
+
+        Raises:
+            ValueError: An option has a value that it does not take.
+        """
+        super().__init__(definition, like)
+        if fuse not in FUSE:
+            raise ValueError(f"fuse={fuse!r}: choose one of {', '.join(map(repr, FUSE))}")
+        self.fuse: Fuse = fuse
+        self._caller: Caller | None = None
+        self._history = pipeline.History()
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:  # noqa: ANN401
+        """Run the kernel.
+
+        Args:
+            args: Arrays and numbers in the order of the signature.
+            keywords: The same by name, and `out`: an array, or a tuple of them for several
+                results, to store results in.
+
+        Raises:
+            ArgumentError: The arguments do not fit the signature.
+            RedlangError: The kernel has mistakes, or cannot be compiled.
+        """
+        caller = self._caller or self._start()
+        try:
+            return caller.call(*args, **keywords)
+        except TypeError as error:
+            # Python raises it in this very frame where arguments do not match parameters.
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise
+            problem = str(error)
+        raise caller.unbound(problem)
+
+    def reference(self, *args: Any, precision: Precision = "double", **keywords: Any) -> Any:  # noqa: ANN401
+        """Return what the kernel means for these arguments, evaluated without fusion.
+
+        Args:
+            args: As in a call.
+            precision: `double` computes floats in float64 and judges values; `declared` gives
+                every operation its own type and judges where NaN and infinities stand.
+            keywords: As in a call.
+
+        Returns:
+            NumPy arrays, one or a tuple. In `double` precision floats are float64, as computed.
+        """
+        return pipeline.reference(self._start(), args, keywords, precision)
+
+    def explain(self, stage: str | None = None) -> str:
+        """Return what became of the kernel, as text that notebooks also show as HTML.
+
+        Args:
+            stage: `syntax`, `program`, `fuse`, `plan` or `loops`; by default all that a reader
+                needs: the program, the proofs, the sweeps and the plan.
+
+        The element types and extents are those of the last call; before any call every open
+        element type is f32, and extents are taken to be large.
+        """
+        return pipeline.explain(self._start(), self.fuse, self._history, stage)
+
+    def source(self, target: str = "cpu") -> str:
+        """Return the generated text for `target`, of the last call or for f32 arrays."""
+        return pipeline.source(self._start(), self.fuse, self._history, target)
+
+    @property
+    def sweeps(self) -> tuple[tuple[tuple[str, tuple[str, ...]], ...], ...]:
+        """For each kernel that runs, the axes and stages of each sweep over the data."""
+        return pipeline.sweeps(self._start(), self.fuse, self._history)
+
+    def fold(self, axis: str, size: int | None = None) -> Fold:
+        """Return an empty stream along `axis`: `update` it with chunks, `merge`, take `result`.
+
+        Args:
+            axis: The axis that arrives in pieces.
+            size: Its whole extent, which only kernels that use `size(axis)` need.
+
+        Raises:
+            FusionError: The kernel passes over the axis more than once, or returns it.
+        """
+        return pipeline.fold(self, self._start(), axis, size)
+
+    def cache_info(self) -> CacheInfo:
+        """Return what has been compiled for this kernel, and why."""
+        launchers = 0 if self._caller is None else self._caller.launchers
+        compiled, loaded, events = self._history.summary()
+        return CacheInfo(compiled, loaded, launchers, events)
+
+    @property
+    def signature(self) -> str:
+        """The signature as it was written; only the name where there is no text."""
+        return self._definition.header
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:  # noqa: ANN401
+        """Bind a kernel whose first parameter is `self`; any other is like a static method."""
+        if instance is not None and self._definition.takes_receiver:
+            return MethodType(self, instance)
+        return self
+
+    def __repr__(self) -> str:
+        return f"<redlang kernel {self.signature}>"
+
+    def _repr_html_(self) -> str | None:
+        return pipeline.html(self)
+
+    def _options(self) -> dict[str, Any]:
+        return {"fuse": self.fuse}
+
+    def _start(self) -> Caller:
+        if self._caller is None:
+            self._caller = pipeline.caller(self._definition, self.fuse, self._history)
+        return self._caller
+
+
+class Function(_Defined):
+    """A macro: kernels call it, and its body is put in the place of the call."""
+
+    role = "macro"
+
+    def __init__(
+        self, definition: Definition, like: object = None, *, axes: str | None = None
+    ) -> None:
+        """Make a macro; users write `redlang.function`."""
+        super().__init__(definition, like)
+        self.axes = axes
+        definition.axes = axes
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of its parameters."""
+        return tuple(p.name for p in pipeline.parameters(self._definition))
+
+    @property
+    def defaults(self) -> dict[str, bool | int | float]:
+        """The defaults of those parameters that have one."""
+        parameters = pipeline.parameters(self._definition)
+        return {p.name: p.default for p in parameters if p.default is not None}
+
+    def __call__(self, *args: object, **keywords: object) -> Any:  # noqa: ANN401
+        """Refuse: outside kernels a macro has no axes to work on.
+
+        Raises:
+            ArgumentError: Always, with what to write instead.
+        """
+        raise ArgumentError(
+            f"{self.__name__} is a macro, which kernels call",
+            hint="decorate it with @redlang.kernel and annotate its parameters to call it here",
+        )
+
+    def __repr__(self) -> str:
+        return f"<redlang function {self._definition.header}>"
+
+    def _options(self) -> dict[str, Any]:
+        return {"axes": self.axes}
+
+
+class Monoid(_Defined):
+    """A reduction of the user's own: init, lift, combine and finish."""
+
+    role = "monoid"
+
+    def __repr__(self) -> str:
+        return f"<redlang monoid {self.__name__}>"
+
+
+@overload
+def kernel(target: Callable[..., Any]) -> Kernel: ...
+@overload
+def kernel(*, fuse: Fuse = "auto") -> Callable[[Callable[..., Any]], Kernel]: ...
+
+
+def kernel(
+    target: Callable[..., Any] | None = None, *, fuse: Fuse = "auto"
+) -> Kernel | Callable[[Callable[..., Any]], Kernel]:
+    """Make a kernel of a function; its body is redlang's language and never run by Python.
+
+    Args:
+        target: The function, where the decorator stands without parentheses.
+        fuse: `auto`, `always`, `never` or `require`; see `Kernel`.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Kernel:
+        return Kernel(Definition.of(function), function, fuse=fuse)
+
+    return decorate if target is None else decorate(target)
+
+
+@overload
+def function(target: Callable[..., Any]) -> Function: ...
+@overload
+def function(*, axes: str | None = None) -> Callable[[Callable[..., Any]], Function]: ...
+
+
+def function(
+    target: Callable[..., Any] | None = None, *, axes: str | None = None
+) -> Function | Callable[[Callable[..., Any]], Function]:
+    """Make a macro of a function that kernels then call.
+
+    Args:
+        target: The function, where the decorator stands without parentheses.
+        axes: The macro's axis parameters, as in `softmax[n](s)`, separated by spaces.
+    """
+
+    def decorate(inner: Callable[..., Any]) -> Function:
+        return Function(Definition.of(inner), inner, axes=axes)
+
+    return decorate if target is None else decorate(target)
+
+
+def monoid(target: type) -> Monoid:
+    """Make a reduction of a class of DSL functions init, lift, combine and finish."""
+    return Monoid(Definition.of(target), target)
+
+
+def compile(
+    text: str, names: Mapping[str, object] | None = None, *, fuse: Fuse = "auto"
+) -> Kernel:
+    """Return the kernel that `text` defines.
+
+    Args:
+        text: One definition, with or without `@redlang.kernel` above it, indented or not.
+        names: What names from outside mean: numbers, macros, kernels, monoids.
+        fuse: As for `redlang.kernel`; an option in the text's own decorator wins.
+
+    Raises:
+        KernelSyntaxError: The text is no kernel.
+
+        >>> import numpy as np
+        >>> total = compile('def total(x: "m n") -> "m": return sum[n](x)')
+        >>> total(np.ones((2, 3), np.float32))
+        array([3., 3.], dtype=float32)
+    """
+    definition, options = pipeline.definition_of_text(text, names or {})
+    return Kernel(definition, **{"fuse": fuse, **options})
