@@ -6,12 +6,16 @@ mistakes of a kernel are reported together.
 
 from __future__ import annotations
 
-import functools
+import contextlib
+import hashlib
+import io
 import re
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from lark import Lark, Token
+from lark import __version__ as version
 from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 from lark.lark import PostLex
 
@@ -132,13 +136,50 @@ def _blocks(levels: list[int], newline: Token) -> Iterator[Token]:
         raise Refusal(Span(end, end), "indentation")
 
 
-@functools.cache
+class Store(Protocol):
+    """Where results are kept between processes."""
+
+    def load(self, key: str) -> bytes | None:
+        """Return what is kept under `key`."""
+
+    def store(self, key: str, payload: bytes) -> None:
+        """Keep `payload` under `key`."""
+
+
+_ready: list[Lark] = []
+
+
+def warm(store: Store) -> None:
+    """Make the parser ready, from the tables in `store` if it has them.
+
+    Lark needs 0.1 s to make its tables from the grammar, and a tenth of that to load them. Without
+    this call the first `parse` makes them.
+    """
+    if _ready:
+        return
+    grammar = GRAMMAR.read_bytes()
+    parts = (grammar, version.encode(), sys.version.encode(), str(GRAMMAR).encode())
+    key = hashlib.sha256(b"\0".join((b"redlang.frontend.parser", *parts))).hexdigest()
+    kept = store.load(key)
+    if kept is not None:
+        with contextlib.suppress(Exception):  # whatever a damaged pickle raises: a miss
+            _ready.append(Lark.load(io.BytesIO(kept)))
+            return
+    tables = io.BytesIO()
+    _lark().save(tables)
+    store.store(key, tables.getvalue())
+
+
 def _lark() -> Lark:
-    return Lark(
-        GRAMMAR.read_text(encoding="utf-8"),
-        parser="lalr",
-        start=["definition", "annotation"],
-        postlex=Indentation(),
-        tree_class=Node,
-        maybe_placeholders=False,
-    )
+    """Return the parser; two threads may both make it, which does no harm."""
+    if not _ready:
+        made = Lark(
+            GRAMMAR.read_text(encoding="utf-8"),
+            parser="lalr",
+            start=["definition", "annotation"],
+            postlex=Indentation(),
+            tree_class=Node,
+            maybe_placeholders=False,
+        )
+        _ready.append(made)
+    return _ready[0]

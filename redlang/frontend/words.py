@@ -6,8 +6,8 @@ import ast
 import re
 import unicodedata
 
-MAX_DIGITS = 4000
-"""Python itself refuses to convert longer decimal integers (CVE-2020-10735)."""
+MAX_DIGITS = 3000
+"""Python itself refuses to convert decimal integers of more than 4300 digits."""
 
 TRIPLE = ('"""', "'''")
 
