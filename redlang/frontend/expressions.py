@@ -148,6 +148,8 @@ def _assigned(frame: Frame, statement: syntax.Assign) -> Sequence[Value]:
         _count(len(targets), len(state.parts), node.span)
         return state.parts
     value = _called(frame, node) if isinstance(node, syntax.Call) else expression(frame, node)
+    if value is None:
+        return [Poison()] * len(targets)
     if isinstance(value, Reduce):
         _count(len(targets), len(value.types), node.span, value.op)
         named = [f"{frame.prefix}{target.text}" for target in targets]

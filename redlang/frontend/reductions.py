@@ -116,28 +116,30 @@ def topk(
         AxisError: `new_axis` has another extent already.
         DTypeError: k is not a positive integer literal.
     """
-    if not isinstance(k, Literal) or isinstance(k.value, bool) or not isinstance(k.value, int):
+    count = k.value if isinstance(k, Literal) and not isinstance(k.value, bool) else None
+    if new_axis is not None and new_axis not in draft.axes:
+        # Declared before anything can go wrong, so that what reads it stays silent.
+        draft.declare(Axis(new_axis, count if isinstance(count, int) else 1, span))
+    if not isinstance(count, int):
         raise DTypeError(
             "the k of topk is an integer literal",
             hint="a plan keeps k slots, so k is part of the kernel: topk[e](p, 8)",
             span=span,
         )
-    if k.value < 1:
-        raise DTypeError(f"topk keeps at least one element, and k is {k.value}", span=span)
+    if count < 1:
+        raise DTypeError(f"topk keeps at least one element, and k is {count}", span=span)
     check_axes("topk", axes, [operand], span)
     if new_axis is None:
-        new_axis = draft.fresh(str(k.value))
-    if new_axis not in draft.axes:
-        draft.declare(Axis(new_axis, k.value, span))
-    elif draft.extent(new_axis) != k.value:
+        new_axis = draft.declare(Axis(draft.fresh(str(count)), count, span))
+    elif draft.extent(new_axis) != count:
         raise AxisError(
-            f"topk makes axis {new_axis} of extent {k.value}, and {new_axis} is an axis already",
+            f"topk makes axis {new_axis} of extent {count}, and {new_axis} is an axis already",
             hint="choose a new name for the axis that counts the k elements",
             span=span,
         )
     if new_axis in operand.type.axes:
         raise AxisError(f"the operand of topk has axis {new_axis} already", span=span)
-    return reduce(draft, "topk", axes, operand, span, k=k.value, new_axis=new_axis)
+    return reduce(draft, "topk", axes, operand, span, k=count, new_axis=new_axis)
 
 
 def anonymous(axis: str) -> bool:

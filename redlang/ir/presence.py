@@ -15,6 +15,7 @@ from typing import TypeAlias, assert_never
 
 from redlang.ir import walk
 from redlang.ir.build import Builder
+from redlang.ir.monotony import NEGATIVE, sign
 from redlang.ir.program import (
     Apply,
     Cast,
@@ -28,7 +29,7 @@ from redlang.ir.program import (
     Scalar,
     Size,
 )
-from redlang.ir.types import I64
+from redlang.ir.types import Type
 
 Conditions: TypeAlias = tuple[Expr, ...]
 """Conditions that must all hold; none of them is absent anywhere."""
@@ -42,11 +43,13 @@ class Presence:
         build: Typed constructors for the kernel's axes.
         arrays: The axes of each array parameter, in memory order.
         definitions: The conditions of earlier definitions that may be absent.
+        types: Types of earlier definitions, where taking masks away has changed them.
     """
 
     build: Builder
     arrays: Mapping[str, tuple[str, ...]]
     definitions: Mapping[str, Conditions] = field(default_factory=dict)
+    types: Mapping[str, Type] = field(default_factory=dict)
 
     def split(self, expr: Expr) -> tuple[Expr, Conditions]:
         """Return `expr` without masks, and the conditions under which its elements are there."""
@@ -54,14 +57,14 @@ class Presence:
             case Literal() | Index() | Size() | Scalar():
                 return expr, ()
             case Ref(name):
-                if not expr.type.absent:
-                    return expr, ()
-                return replace(expr, type=replace(expr.type, absent=False)), self.definitions[name]
+                type_ = replace(self.types.get(name, expr.type), absent=False)
+                conditions = self.definitions[name] if expr.type.absent else ()
+                return (expr if type_ == expr.type else replace(expr, type=type_)), conditions
             case Load():
                 return self._load(expr)
             case Apply() | Cast():
                 values, conditions = self._all(walk.children(expr))
-                return _rebuilt(self.build, expr, values), conditions
+                return retyped(self.build, expr, values), conditions
             case Mask(condition, operand):
                 value, conditions = self.split(operand)
                 test, needed = self.split(condition)
@@ -84,17 +87,22 @@ class Presence:
             zip(subscripts, load.guarded, axes, strict=True)
         ):
             if guard:
-                size = self.build.size(axis)
-                conditions.append(self.build.apply("ge", subscript, 0))
-                conditions.append(self.build.apply("lt", subscript, size))
-                last = self.build.apply("sub", size, 1)
-                subscripts[i] = self.build.convert(
-                    self.build.apply("clip", subscript, 0, last), I64
-                )
+                subscripts[i], inside = self._clamped(subscript, axis)
+                conditions += inside
         clamped = replace(load, subscripts=tuple(subscripts), guarded=(False,) * len(axes))
         varying = self.build.union(part.type.axes for part in subscripts)
         type_ = replace(load.type, axes=varying, absent=False)
         return replace(clamped, type=type_), distinct(conditions)
+
+    def _clamped(self, subscript: Expr, axis: str) -> tuple[Expr, Conditions]:
+        """Return a subscript held inside its axis, and the conditions under which it is there."""
+        size = self.build.size(axis)
+        last = self.build.apply("sub", size, 1)
+        below = self.build.apply("lt", subscript, size)
+        if not sign(subscript, lambda _: None) & NEGATIVE:
+            return self.build.apply("minimum", subscript, last), (below,)
+        above = self.build.apply("ge", subscript, 0)
+        return self.build.apply("clip", subscript, 0, last), (above, below)
 
     def _fill(self, fill: Fill, operand: Expr, other: Expr) -> tuple[Expr, Conditions]:
         value, conditions = self.split(operand)
@@ -126,8 +134,8 @@ def distinct(conditions: Sequence[Expr]) -> Conditions:
     return tuple(dict.fromkeys(conditions))
 
 
-def _rebuilt(build: Builder, expr: Apply | Cast, parts: Sequence[Expr]) -> Expr:
-    """Return `expr` over mask-free `parts`; element types stay, axes and absence follow them."""
+def retyped(build: Builder, expr: Expr, parts: Sequence[Expr]) -> Expr:
+    """Return a mask-free `expr` over new `parts`: its axes follow them, its element type stays."""
     rebuilt = walk.rebuild(expr, parts)
     if rebuilt is expr:
         return expr
