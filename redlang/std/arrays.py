@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from redlang.errors import ArgumentError
+from redlang.frontend import syntax
+from redlang.frontend.scope import Macro
 from redlang.kernel import Function, Kernel, compile
 
 Layout = str
@@ -94,8 +96,14 @@ class LibraryFunction:
         given = {n: v for n, v in values.items() if n not in self.literals}
         return kernel(**given) if out is None else kernel(**given, out=out)
 
+    @property
+    def _syntax(self) -> syntax.Function:
+        entity = self.__redlang__()
+        assert isinstance(entity, Macro)
+        return entity.syntax
+
     def _bind(self, args: tuple[object, ...], options: dict[str, object]) -> dict[str, Any]:
-        names = self.macro.parameters
+        names = [parameter.name for parameter in self._syntax.parameters]
         if len(args) > len(names):
             raise ArgumentError(f"{self.__name__} takes {len(names)} arguments, {len(args)} given")
         values = dict(zip(names, args, strict=False))
@@ -162,7 +170,7 @@ class LibraryFunction:
         return compile(text, names={"library": self.macro})
 
     def _kind(self, name: str) -> str:
-        default = self.macro.defaults.get(name)
+        (default,) = (p.default for p in self._syntax.parameters if p.name == name)
         return (
             "bool" if isinstance(default, bool) else "int" if isinstance(default, int) else "float"
         )

@@ -18,8 +18,8 @@ def weighted(s: "m n", v: "n") -> ("m", "m"):
 
 
 @redlang.kernel
-def masked(s: "m n", v: "n", seen: "bool[m n]") -> ("m", "m"):
-    s = where(seen, s)
+def masked(scores: "m n", v: "n", seen: "bool[m n]") -> ("m", "m"):
+    s = where(seen, scores)
     return std.weighted[n](s, v), std.logsumexp[n](s)
 
 
