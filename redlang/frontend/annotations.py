@@ -60,9 +60,11 @@ def _axis(node: Node, offset: int) -> AxisSpec:
     for word in node.words:
         if word.type == "NAME":
             name = name_of(word)
-        else:
+        elif word.isdecimal():
             # Longer numbers only need to be seen as too large.
-            extent = int(word[-30:])
+            extent = int(word[:30])
+        else:
+            extent = -1
     span = _place(node.words[0], offset).to(_place(node.words[-1], offset))
     return AxisSpec(name, extent, span)
 
@@ -71,9 +73,9 @@ def _check(annotation: ArrayAnnotation) -> list[KernelSyntaxError]:
     """Return the mistakes of an annotation that the grammar reads."""
     axes = [axis for dim in annotation.dims for axis in dim.axes]
     mistakes = [
-        mistake("an extent does not fit into 64 bits", "write a smaller number", axis.span)
+        mistake("the extent is no integer of at most 64 bits", "write n=128", axis.span)
         for axis in axes
-        if axis.extent is not None and axis.extent > MAX_EXTENT
+        if axis.extent is not None and not 0 <= axis.extent <= MAX_EXTENT
     ]
     name = axes[0].name if axes else None
     if annotation.dtype is None and name in SCALARS and len(axes) == 1:

@@ -11,8 +11,8 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING
 
-from redlang.frontend.advice import ATTRIBUTES
-from redlang.frontend.annotations import parse_annotation
+from redlang.frontend.advice import ANNOTATION_HINT, ATTRIBUTES
+from redlang.frontend.annotations import SCALARS, parse_annotation
 from redlang.frontend.reading import Node, Read, mistake
 from redlang.frontend.syntax import (
     ArrayAnnotation,
@@ -229,15 +229,21 @@ class Builder:
     def parameter(self, node: Node, *, keyword_only: bool) -> Parameter:
         """Build `parameter`."""
         name, *types = node.words
-        annotation: ArrayAnnotation | ScalarAnnotation | None = None
-        for word in types:
-            if word.type == "SCALAR":
-                annotation = ScalarAnnotation(str(word), self.span(word))
-            else:
-                annotation = self.array(word, self.span(word))
+        annotation = self.annotation(types[0], name) if types else None
         default = self.default(node.nodes[0]) if node.nodes else None
-        self.names.add(name_of(name))
+        if annotation is not None or name != "self":
+            # The numbers of a method's object are names from outside, such as `self.eps`.
+            self.names.add(name_of(name))
         return Parameter(name_of(name), annotation, default, keyword_only, self.span(name))
+
+    def annotation(self, word: Token, name: str) -> ArrayAnnotation | ScalarAnnotation:
+        """Build the annotation of parameter `name`."""
+        span = self.span(word)
+        if word.type == "STRING":
+            return self.array(word, span)
+        if word not in SCALARS:
+            self.note(f"{word} does not say which axes {name} has", ANNOTATION_HINT, span)
+        return ScalarAnnotation(str(word), span)
 
     def default(self, node: Node) -> bool | int | float:
         """Build `default`."""

@@ -93,7 +93,7 @@ class Foreign(ast.NodeVisitor):
                 self.string(node)
             case _:
                 text = ast.unparse(node)
-                problem = f"{text} does not say which axes {argument.arg!r} has"
+                problem = f"{text} does not say which axes {argument.arg} has"
                 self.note((problem, ANNOTATION_HINT), node)
 
     def results(self, node: ast.expr | None) -> None:

@@ -93,7 +93,7 @@ class Indentation(PostLex):
     `Indenter` keeps its state on the object, so two threads could not share a parser.
     """
 
-    always_accept = ("_NEWLINE",)
+    always_accept = ("_NEWLINE", "RESERVED")
 
     def process(self, stream: Iterator[Token]) -> Iterator[Token]:
         """Yield the tokens of `stream` with the blocks made visible."""
@@ -176,6 +176,7 @@ def _lark() -> Lark:
         made = Lark(
             GRAMMAR.read_text(encoding="utf-8"),
             parser="lalr",
+            lexer="basic",
             start=["definition", "annotation"],
             postlex=Indentation(),
             tree_class=Node,

@@ -23,7 +23,7 @@ PAIRS = {")": "(", "]": "[", "}": "{"}
 TERMINALS = {
     "NAME": "a name", "NUMBER": "a number", "STRING": "a string", "_NEWLINE": "a new line",
     "COLON": "':'", "COMMA": "','", "RPAR": "')'", "RSQB": "']'", "LPAR": "'('",
-    "EQUAL": "'='", "SCALAR": "float, int or bool", "_DEF": "def", "_CLASS": "class",
+    "EQUAL": "'='", "_DEF": "def", "_CLASS": "class",
     "AT": "'@'", "_INDENT": "an indented line", "LSQB": "'['", "_ELSE": "else",
 }
 # fmt: on
