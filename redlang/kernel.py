@@ -323,9 +323,7 @@ def monoid(target: type) -> Monoid:
     return Monoid(Definition.of(target), target)
 
 
-def compile(
-    text: str, names: Mapping[str, object] | None = None, *, fuse: Fuse = "auto"
-) -> Kernel:
+def compile(text: str, names: Mapping[str, object] | None = None, *, fuse: Fuse = "auto") -> Kernel:
     """Return the kernel that `text` defines.
 
     Args:

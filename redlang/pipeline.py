@@ -99,9 +99,7 @@ def parse(source: SourceText, axes: str | None = None) -> tuple[Syntax, str | No
     return syntax, None
 
 
-def definition_of_text(
-    text: str, names: Mapping[str, object]
-) -> tuple[Definition, dict[str, Any]]:
+def definition_of_text(text: str, names: Mapping[str, object]) -> tuple[Definition, dict[str, Any]]:
     """Return the definition that a text holds, and the options that its decorators name.
 
     Raises:
@@ -234,8 +232,7 @@ def reference(
         raise ValueError(f"precision={precision!r}: choose 'double' or 'declared'")
     call = caller.examine(args, keywords)
     arrays = {
-        name: argument.library.to_numpy(argument.value)
-        for name, argument in call.arguments.items()
+        name: argument.library.to_numpy(argument.value) for name, argument in call.arguments.items()
     }
     call.extents()
     results = interpret(

@@ -121,11 +121,11 @@ class _Binding:
             return False
         product = prod(self.extents[axis] for axis in dim.axes)
         if product != length:
-            parts = ", ".join(f"{axis} = {self.extents[axis]}" for axis in dim.axes)
+            parts = " times ".join(f"{axis} = {self.extents[axis]}" for axis in dim.axes) or "1"
             raise ArgumentError(
                 f"{param.name} has extent {length} in its dimension {number}, {whole_name(dim)}, "
-                f"which {parts} do not multiply to",
-                hint=f"the arrays of this call make it {product}",
+                f"which is {parts}",
+                hint=f"it must be {product} in this call",
                 span=param.span,
             )
         return True

@@ -260,4 +260,3 @@ def out_marks(out: object) -> tuple[object, ...]:
     if isinstance(out, tuple | list):
         return tuple((type(x), MARKS[type(x)](x)) for x in out)
     return ((type(out), MARKS[type(out)](out)),)
-

@@ -39,8 +39,6 @@ class Chosen(Protocol):
         """Tell whether a result may be stored over an input, element by element."""
 
 
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
     """A call with its arguments in order: parameters, then captured numbers.
