@@ -13,8 +13,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from redlang.errors import ArgumentError
-from redlang.frontend import syntax
-from redlang.frontend.scope import Macro
 from redlang.kernel import Function, Kernel, compile
 
 Layout = str
@@ -35,13 +33,12 @@ class LibraryFunction:
     def __init__(
         self,
         macro: Function,
-        axes: Sequence[str],
         arguments: dict[str, Layout],
         results: tuple[Layout, ...],
         literals: frozenset[str],
     ) -> None:
         self.macro = macro
-        self.axes = tuple(axes)
+        self.axes = tuple((macro.axes or "").split())
         self.arguments = arguments
         self.results = results
         self.literals = literals
@@ -96,14 +93,8 @@ class LibraryFunction:
         given = {n: v for n, v in values.items() if n not in self.literals}
         return kernel(**given) if out is None else kernel(**given, out=out)
 
-    @property
-    def _syntax(self) -> syntax.Function:
-        entity = self.__redlang__()
-        assert isinstance(entity, Macro)
-        return entity.syntax
-
     def _bind(self, args: tuple[object, ...], options: dict[str, object]) -> dict[str, Any]:
-        names = [parameter.name for parameter in self._syntax.parameters]
+        names = self.macro.parameters
         if len(args) > len(names):
             raise ArgumentError(f"{self.__name__} takes {len(names)} arguments, {len(args)} given")
         values = dict(zip(names, args, strict=False))
@@ -170,7 +161,7 @@ class LibraryFunction:
         return compile(text, names={"library": self.macro})
 
     def _kind(self, name: str) -> str:
-        (default,) = (p.default for p in self._syntax.parameters if p.name == name)
+        default = self.macro.defaults.get(name)
         return (
             "bool" if isinstance(default, bool) else "int" if isinstance(default, int) else "float"
         )
@@ -221,13 +212,12 @@ class _Expansion:
 
 
 def on_arrays(
-    *, returns: Layout, axes: str = "l", literals: str = "", **layouts: Layout
+    *, returns: Layout, literals: str = "", **layouts: Layout
 ) -> Callable[[Function], LibraryFunction]:
     """Make a macro callable on arrays whose dimensions `layouts` names.
 
     Args:
         returns: The layouts of the results, separated by commas.
-        axes: The macro's axes in order.
         literals: Parameters whose value becomes part of the text, separated by spaces.
         layouts: For each parameter that may be an array, its layout.
     """
@@ -235,7 +225,7 @@ def on_arrays(
     def decorate(macro: Function) -> LibraryFunction:
         results = tuple(layout.strip() for layout in returns.split(","))
         names = frozenset(literals.split())
-        return LibraryFunction(macro, axes.split(), layouts, results, names)
+        return LibraryFunction(macro, layouts, results, names)
 
     return decorate
 

@@ -5,7 +5,7 @@ from redlang.std.arrays import on_arrays
 from redlang.std.exponentials import finite_top, nonzero
 
 
-@on_arrays(logits="... e", returns="... j, i64[... j]", literals="k renormalize", axes="e j")
+@on_arrays(logits="... e", returns="... j, i64[... j]", literals="k renormalize")
 @function(axes="e j")
 def moe_route(logits, k, renormalize=True):
     """Return the weights and indices of the k likeliest experts, largest first, along a new axis j.

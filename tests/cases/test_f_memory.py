@@ -80,7 +80,7 @@ def test_a_negative_literal_counts_from_the_end():  # C097
 def test_what_is_no_array_is_named():  # C100
     with pytest.raises(redlang.ArgumentError, match="x"):
         row_sums("rows")
-    with pytest.raises(redlang.ArgumentError, match="x"):
+    with pytest.raises(redlang.DTypeError, match="x holds <U1"):
         row_sums(np.array([["a"]]))
 
 

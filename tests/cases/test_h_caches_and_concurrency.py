@@ -9,6 +9,7 @@ import textwrap
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -48,7 +49,8 @@ def two_results(x: "m n") -> ("m", "m"):
 
 def run(folder, cache):
     """Run PROGRAM in a new process with its own cache folder; return what it printed."""
-    environment = {**os.environ, "REDLANG_CACHE_DIR": str(cache)}
+    root = str(Path(redlang.__file__).parents[1])
+    environment = {**os.environ, "REDLANG_CACHE_DIR": str(cache), "PYTHONPATH": root}
     done = subprocess.run(
         [sys.executable, "program.py"],
         cwd=folder,

@@ -1,0 +1,208 @@
+"""The library on arrays: values, shapes, axes, edge cases."""
+
+import numpy as np
+import pytest
+from ml_dtypes import float8_e4m3fn
+
+import redlang
+from redlang import std
+from redlang.testing.compare import assert_close
+
+inf, nan = np.inf, np.nan
+f32 = np.float32
+X = np.random.default_rng(0).normal(size=(3, 4, 5)).astype(f32)
+Y = np.random.default_rng(1).normal(size=(3, 4, 5)).astype(f32)
+
+
+def softmax(x, axis):
+    p = np.exp(x - x.max(axis=axis, keepdims=True))
+    return p / p.sum(axis=axis, keepdims=True)
+
+
+def entropy(x, axis):
+    p = softmax(x, axis)
+    return -(p * np.log(p)).sum(axis=axis)
+
+
+def layer_norm(x, axis):
+    centred = x - x.mean(axis=axis, keepdims=True)
+    return centred / np.sqrt(x.var(axis=axis, keepdims=True) + 1e-5)
+
+
+RIGHT = {
+    "mean": lambda x, axis: x.mean(axis=axis),
+    "var": lambda x, axis: x.var(axis=axis),
+    "std": lambda x, axis: x.std(axis=axis),
+    "normalize": lambda x, axis: x / np.sqrt((x * x).sum(axis=axis, keepdims=True)),
+    "softmax": softmax,
+    "log_softmax": lambda x, axis: np.log(softmax(x, axis)),
+    "logsumexp": lambda x, axis: np.log(np.exp(x).sum(axis=axis)),
+    "entropy": entropy,
+    "rms_norm": lambda x, axis: x / np.sqrt((x * x).mean(axis=axis, keepdims=True) + 1e-6),
+    "layer_norm": layer_norm,
+}
+# What a row without elements, and a row of -inf, gives. None: the same shape, all of it NaN.
+NOTHING = {"mean": nan, "var": nan, "std": nan, "logsumexp": -inf, "entropy": 0.0}
+MINUS_INFINITY = {"softmax": 0.0, "log_softmax": -inf, "logsumexp": -inf, "entropy": 0.0}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("axis", [0, 1, -1, (0, 2)])
+def test_values_along_any_axis(name, axis):
+    expected = RIGHT[name](X.astype(float), axis)
+    assert_close(getattr(std, name)(X, axis=axis), expected, rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_vector_is_enough(name):
+    x = X[0, 0]
+    assert_close(getattr(std, name)(x), RIGHT[name](x.astype(float), 0), rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_halves_come_back_as_halves(name):
+    result = getattr(std, name)(X.astype(np.float16))
+    assert result.dtype == np.float16
+    assert_close(result, RIGHT[name](X.astype(float), -1), rtol=2e-2, atol=2e-3)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_row_of_nothing(name):
+    result = getattr(std, name)(np.zeros((2, 0), f32))
+    expected = np.full(2, NOTHING[name]) if name in NOTHING else np.zeros((2, 0))
+    assert_close(result, expected)
+
+
+@pytest.mark.parametrize("name", MINUS_INFINITY)
+def test_a_row_of_minus_infinities(name):
+    result = getattr(std, name)(np.full((2, 3), -inf, f32))
+    assert_close(result, np.full(result.shape, MINUS_INFINITY[name]))
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_nan_spoils_its_row_only(name):
+    x = X[0].copy()
+    x[1, 2] = nan
+    result = getattr(std, name)(x)
+    assert np.isnan(result[1]).all()
+    assert np.isfinite(result[[0, 2, 3]]).all()
+
+
+def test_masked_exponentials_weigh_nothing_among_others():
+    x = np.array([[0, -inf, 1]], f32)
+    right = softmax(np.array([0, 1.0]), 0)
+    assert_close(std.softmax(x), [[right[0], 0, right[1]]])
+    assert_close(std.entropy(x), [-(right * np.log(right)).sum()])
+
+
+def test_norms_take_gain_and_bias():
+    gain, bias = np.arange(5, dtype=f32), np.ones(5, f32)
+    plain = layer_norm(X.astype(float), -1)
+    assert_close(std.layer_norm(X, gain, bias), plain * gain + bias, rtol=2e-5, atol=1e-5)
+    assert_close(std.layer_norm(X, gain=gain), plain * gain, rtol=2e-5, atol=1e-5)
+    assert_close(std.layer_norm(X, bias=2.0), plain + 2, rtol=2e-5, atol=1e-5)
+    assert_close(std.rms_norm(X, gain), RIGHT["rms_norm"](X.astype(float), -1) * gain, rtol=2e-5)
+
+
+def test_zeros_stay_zeros():
+    zeros = np.zeros((2, 4), f32)
+    for function in (std.normalize, std.rms_norm, std.layer_norm):
+        assert_close(function(zeros), zeros)
+
+
+def test_covariance():
+    x, y = X.reshape(3, 20).astype(float), Y.reshape(3, 20).astype(float)
+    right = ((x - x.mean(1, keepdims=True)) * (y - y.mean(1, keepdims=True))).mean(1)
+    assert_close(std.covariance(X, Y, axis=(1, 2)), right, rtol=1e-4, atol=1e-6)
+    assert_close(std.covariance(X, X), std.var(X), rtol=1e-6)
+
+
+def test_cross_entropy_and_its_labels():
+    logits = np.array([[1, 2, 3], [3, 2, 1], [0, 0, 0], [0, -inf, 0]], f32)
+    log_p = np.log(softmax(logits.astype(float)[:3], 1))
+    label = np.array([2, 1, 0, 1])
+    right = [-log_p[0, 2], -log_p[1, 1], -log_p[2, 0], inf]
+    assert_close(std.cross_entropy(logits, label), right, rtol=1e-6)
+    assert_close(std.cross_entropy(logits, np.array([-100, 3, -1, 0])), [0, nan, nan, np.log(2)])
+    assert_close(std.cross_entropy(logits, label, ignore_index=2), [0, *right[1:]], rtol=1e-6)
+
+
+def attention(q, k, v, scale, seen):
+    s = np.where(seen, q @ k.swapaxes(-1, -2) * scale, -inf)
+    p = np.exp(s - s.max(axis=-1, keepdims=True))
+    lse = s.max(axis=-1) + np.log(p.sum(axis=-1))
+    return p @ v / p.sum(axis=-1, keepdims=True), lse
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("scale", [None, 0.3])
+def test_attention(causal, scale):
+    rng = np.random.default_rng(2)
+    q = rng.normal(size=(2, 3, 6, 8)).astype(f32)
+    k, v = rng.normal(size=(2, 2, 3, 9, 8)).astype(f32)
+    seen = np.arange(9) <= np.arange(6)[:, None] + 3 if causal else np.ones((6, 9), bool)
+    wide = (a.astype(float) for a in (q, k, v))
+    right = attention(*wide, 8**-0.5 if scale is None else scale, seen)
+    o, lse = std.attention_with_lse(q, k, v, scale=scale, causal=causal)
+    assert_close((o, lse), right, rtol=1e-4, atol=1e-5)
+    assert_close(std.attention(q, k, v, scale=scale, causal=causal), right[0], rtol=1e-4, atol=1e-5)
+
+
+def test_attention_keeps_its_log_sum_exp_wide():
+    q = np.ones((4, 8), np.float16)
+    o, lse = std.attention_with_lse(q, q, q)
+    assert (o.dtype, lse.dtype) == (np.float16, f32)
+    assert std.attention_with_lse(*[q.astype(float)] * 3)[1].dtype == np.float64
+
+
+def test_attention_without_keys_is_zero():
+    q, nothing = np.ones((4, 8), f32), np.ones((0, 8), f32)
+    assert_close(std.attention_with_lse(q, nothing, nothing), (np.zeros((4, 8)), np.full(4, -inf)))
+
+
+def test_routing_leaves_slots_empty_where_experts_are_masked():
+    @redlang.kernel
+    def routed(logits: "t e", alive: "bool[e]") -> ("t j", "t j"):
+        weight, expert = std.moe_route[e, j](where(alive, logits), 3)
+        return weight, expert
+
+    logits, alive = np.zeros((1, 4), f32), np.array([False, True, False, True])
+    weights, experts = routed(logits, alive)
+    assert experts.tolist() == [[1, 3, -1]]
+    assert weights.tolist() == [[0.5, 0.5, 0]]
+
+
+def test_quantisation_is_as_close_as_its_format():
+    x = np.random.default_rng(3).normal(size=(4, 64)).astype(f32)
+    codes, scale = std.quantize(x)
+    assert codes.dtype == float8_e4m3fn
+    assert_close(
+        codes.astype(f32) * scale[:, None], x, rtol=2**-4, atol=np.abs(x).max() / 448 / 512
+    )
+    codes, scale = std.quantize_int8(x)
+    assert codes.dtype == np.int8
+    assert_close(codes * scale[:, None], x, rtol=0, atol=np.abs(x).max() / 127 * 0.5001)
+    assert np.abs(codes).max() == 127
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: std.softmax(X, axis=3), "axis 3"),
+        (lambda: std.softmax(2.0), "array"),
+        (lambda: std.softmax(X, temperature=2.0), "temperature is no parameter"),
+        (lambda: std.softmax(X, X, X), "takes 1 argument"),
+        (lambda: std.attention(X, X, X, axis=0), "last 2 dimensions"),
+        (lambda: std.attention(X[0, 0], X, X), "2 dimensions"),
+        (lambda: std.moe_route(X, "two"), "k of moe_route is 'two'"),
+        (lambda: std.covariance(X, Y[0]), "y"),
+    ],
+)
+def test_mistakes_name_what_is_wrong(call, message):
+    with pytest.raises(redlang.ArgumentError, match=message):
+        call()
+
+
+def test_every_name_has_a_docstring():
+    for name in std.__all__:
+        assert len(getattr(std, name).__doc__) > 30
