@@ -9,6 +9,7 @@ type's name, `f32(n)`), and every definition states its type.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import assert_never
 
 from redlang.ir.incremental import Combine, Commit, Each, Let, Partial, State, Step, Sweep
@@ -163,8 +164,10 @@ def _condition(condition: Expr | None) -> str:
 
 
 def _names(names: Sequence[str], types: Sequence[Type]) -> str:
+    # `verify` prints what is broken too, even names without a type.
     return ", ".join(
-        f"{name}: {type_text(type_)}" for name, type_ in zip(names, types, strict=True)
+        f"{name or '?'}: {type_text(type_) if type_ is not None else '?'}"
+        for name, type_ in zip_longest(names, types)
     )
 
 

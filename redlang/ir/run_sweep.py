@@ -11,14 +11,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from redlang.ir import walk
 from redlang.ir.evaluate import Scope, evaluate, evaluate_full
 from redlang.ir.incremental import Combine, Commit, Each, Let, Partial, Step, Sweep
 from redlang.ir.interpret import Number, bind, results
 from redlang.ir.numerics import Array, Precision
-from redlang.ir.program import Program, Reduce
+from redlang.ir.program import Expr, Program, Reduce, Ref
 from redlang.ir.reduce import SLOT, Reduction, combine, partial, reduce
-from redlang.ir.tiles import Tile, Window
-from redlang.ir.types import Type
+from redlang.ir.tiles import Tile, Window, renamed
 
 States = Mapping[str, Tile]
 
@@ -123,7 +123,11 @@ def finish(sweep: Sweep, states: States, scope: Scope) -> States:
     """Return the values of the sweep's stages."""
     values = dict(states)
     for step in sweep.finish:
-        values[step.name] = evaluate_full(step.value, scope.with_values(values))
+        lists = {
+            name: renamed(values[name], SLOT, axis, scope.order)
+            for name, axis in _lists(sweep, step.value).items()
+        }
+        values[step.name] = evaluate_full(step.value, scope.with_values({**values, **lists}))
     return {stage: values[stage] for stage in sweep.stages}
 
 
@@ -145,28 +149,20 @@ def _run(step: Step, sweep: Sweep, scope: Scope) -> dict[str, Tile]:
     match step:
         case Each(name, value) | Let(name, value):
             return {name: evaluate(value, scope)}
-        case Partial(names, op, values, condition, types, k, monoid):
-            slot = slot_axis(types[0], [value.type for value in values], sweep.axes)
-            reduction = Reduction(op, sweep.axes, values, condition, k, slot, monoid)
+        case Partial(names, op, values, condition, _, k, monoid):
+            reduction = Reduction(op, sweep.axes, values, condition, k, monoid=monoid)
             return dict(zip(names, partial(reduction, scope), strict=True))
-        case Combine(names, op, left, right, types, k, monoid):
+        case Combine(names, op, left, right, _, k, monoid):
             sides = [[scope.values[name] for name in side] for side in (left, right)]
-            # A combine does not see elements; its list has the axis that the partial one has.
-            slot = next((axis for axis in types[0].axes if axis in _slots(sweep)), SLOT)
-            parts = combine(op, sides[0], sides[1], scope, k=k, slot=slot, monoid=monoid)
+            parts = combine(op, sides[0], sides[1], scope, k=k, monoid=monoid)
             return dict(zip(names, parts, strict=True))
 
 
-def slot_axis(list_type: Type, elements: Sequence[Type], swept: Sequence[str]) -> str:
-    """Return the axis of a top-k list's type that counts its slots; `slot` if it names none."""
-    known = {axis for type_ in elements for axis in type_.axes}.union(swept)
-    return next((axis for axis in list_type.axes if axis not in known), SLOT)
-
-
-def _slots(sweep: Sweep) -> set[str]:
-    """Return the axes that count the slots of the sweep's lists."""
+def _lists(sweep: Sweep, value: Expr) -> dict[str, str]:
+    """Return the axis of the program that counts the slots, for each top-k state in `value`."""
+    states = {state.name: state.type for state in sweep.states if state.k is not None}
     return {
-        slot_axis(step.types[0], [value.type for value in step.values], sweep.axes)
-        for step in sweep.update
-        if isinstance(step, Partial) and step.op == "topk"
+        node.name: next(axis for axis in node.type.axes if axis not in states[node.name].axes)
+        for node in walk.nodes(value)
+        if isinstance(node, Ref) and node.name in states
     }

@@ -72,6 +72,12 @@ def present_in_all(tiles: Sequence[Tile]) -> Array | None:
     return joined
 
 
+def renamed(tile: Tile, old: str, new: str, order: Sequence[str]) -> Tile:
+    """Return `tile` with one axis under another name, in the place that this has in `order`."""
+    axes = tuple(new if axis == old else axis for axis in tile.axes)
+    return aligned(replace(tile, axes=axes), merged_axes(order, [axes]))
+
+
 def expanded(tile: Tile, axes: Sequence[str], lengths: Mapping[str, int]) -> Tile:
     """Return a view of `tile` with every dimension of `axes` at its full length."""
     wide = aligned(tile, axes)

@@ -7,7 +7,7 @@ the printed value. `verify` runs between stages in tests, and always under `REDL
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from redlang.errors import InternalError
@@ -48,7 +48,7 @@ def verify(program: Program, form: Form = "resolved") -> None:
     Raises:
         InternalError: A rule is broken; the message says which, and shows the program.
     """
-    _raise(_program(program, form), to_text(program))
+    _raise(_program(program, form), program)
 
 
 def verify_sweep(sweep: Sweep, program: Program) -> None:
@@ -57,13 +57,14 @@ def verify_sweep(sweep: Sweep, program: Program) -> None:
     Raises:
         InternalError: A rule is broken; the message says which, and shows the sweep.
     """
-    _raise(_sweep(sweep, program), to_text(sweep))
+    _raise(_sweep(sweep, program), sweep)
 
 
-def _raise(problems: Iterable[str], text: str) -> None:
+def _raise(problems: Iterable[str], value: Program | Sweep) -> None:
     found = list(problems)
     if found:
-        raise InternalError("; ".join(found), hint=f"please report this with:\n{text}")
+        hint = f"this is a mistake of redlang's own; please report it with\n{to_text(value)}"
+        raise InternalError("; ".join(found), hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ def _reduce(node: Reduce, names: _Names) -> Iterator[str]:
         yield f"a reduction {node.op!r} with the wrong monoid"
     if node.op != "monoid" and len(node.operands) != 1:
         yield f"{node.op} of {len(node.operands)} operands"
-    if (node.op == "topk") != (node.k is not None and node.new_axis is not None):
+    if {node.k is not None, node.new_axis is not None} != {node.op == "topk"}:
         yield "topk, and only topk, has k and a new axis"
     if node.condition is not None:
         if names.form == "resolved":
@@ -282,7 +283,9 @@ def _sweep(sweep: Sweep, program: Program) -> Iterator[str]:
         yield "merge does not commit every state once"
     names.types.clear()
     names.types.update({**visible, **own})
-    yield from _steps(sweep.finish, sweep, names)
+    for step in sweep.finish:
+        _admit_lists(step, sweep, program, names)
+        yield from _steps((step,), sweep, names)
     for stage in sweep.stages:
         if stage not in types:
             yield f"no definition {stage}"
@@ -290,6 +293,18 @@ def _sweep(sweep: Sweep, program: Program) -> Iterator[str]:
             yield f"{stage} is not finished"
         elif not same_type(names.types[stage], types[stage]):
             yield f"{stage} is finished as {type_text(names.types[stage])}"
+
+
+def _admit_lists(step: Let, sweep: Sweep, program: Program, names: _Names) -> None:
+    """Let `step` read the k slots of a top-k state along an axis of extent k."""
+    lists = {state.name: state.k for state in sweep.states if state.k is not None}
+    extents = {axis.name: axis.extent for axis in program.axes}
+    for node in walk.nodes(step.value):
+        if isinstance(node, Ref) and node.name in lists:
+            known = names.types[node.name]
+            new = [axis for axis in node.type.axes if axis not in known.axes]
+            if len(new) == 1 and extents.get(new[0]) == lists[node.name]:
+                names.types[node.name] = replace(known, axes=_ordered({*known.axes, *new}, names))
 
 
 def _state(state: State, sweep: Sweep, names: _Names) -> Iterator[str]:

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from redlang.ir import reduce as reducing
 from redlang.ir.build import Builder, literal, ref
 from redlang.ir.evaluate import Scope
-from redlang.ir.program import Monoid
 from redlang.ir.reduce import Reduction, combine, partial, reduce
 from redlang.ir.tiles import Tile
-from redlang.ir.types import F32, F64, I32, Type
+from redlang.ir.types import F32, F64, I32
+from tests.ir.sweeps import AFFINE
 
 B = Builder(("b", "m", "n", "d", "j"))
 EXTENTS = {"b": 2, "m": 3, "n": 5, "d": 4, "j": 3}
@@ -176,17 +176,6 @@ def test_declared_precision_accumulates_in_the_declared_type():
         inner = Scope(precision, B.order, {"n": 3}, {"c": data}, {"c": ("n",)})
         (tile,) = reduce(B.reduce("sum", ("n",), values), inner)
         assert tile.data == pytest.approx(expected, rel=1e-6)
-
-
-F = Type(F64)
-A0, A1, B0, B1 = (ref(name, F) for name in ("a.0", "a.1", "b.0", "b.1"))
-AFFINE = Monoid(
-    "affine",
-    (literal(1.0, F64), literal(0.0, F64)),
-    (ref("x.0", F), ref("x.1", F)),
-    (B.mul(A0, B0), B.add(B.mul(B0, A1), B1)),
-    (A1,),
-)
 
 
 def recurrence(gate, x, state=0.0):
