@@ -1,0 +1,1 @@
+"""The algebra: which reductions can share a sweep, the proof, and the incremental form."""

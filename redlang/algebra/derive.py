@@ -1,0 +1,246 @@
+"""Derive how one stage is carried with the results that it reads, or why it cannot be.
+
+The outcome is a *plan* for the emitter. What a plan claims is proved in `prove`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from redlang.algebra.monotone import Hoisted, NotMonotone, hoist
+from redlang.algebra.operators import SWAPPED
+from redlang.algebra.separate import NotSeparable, Separation
+from redlang.algebra.sharing import canonical, conjuncts
+from redlang.algebra.signs import Signs
+from redlang.algebra.terms import Shift, Terms, View, factors_of
+from redlang.algebra.transport import (
+    CarriedTerm,
+    Phi,
+    carry,
+    own_weight,
+    rank,
+)
+from redlang.ir import walk
+from redlang.ir.printing import to_text
+from redlang.ir.program import Expr, Reduce
+
+MAX_RANK = 24
+"""More sums than this cost more than another sweep."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A reduction as its sweep sees it: pointwise definitions that read carried results opened."""
+
+    names: tuple[str, ...]
+    reduce: Reduce
+    operands: tuple[Expr, ...]
+    condition: Expr | None
+
+    @property
+    def name(self) -> str:
+        """Return the stage's name."""
+        return self.names[0]
+
+    @property
+    def operand(self) -> Expr:
+        """Return the only operand."""
+        (operand,) = self.operands
+        return operand
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """The stage reads nothing that is carried: partial results just combine."""
+
+    stage: Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Transported:
+    """A sum whose terms are kept at reference points."""
+
+    stage: Stage
+    terms: tuple[CarriedTerm, ...]
+    guards: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """A maximum, minimum or rank of a monotone function, which is applied at the end."""
+
+    stage: Stage
+    op: str
+    hoisted: Hoisted
+    condition: Expr | None
+    guards: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Multiplied:
+    """A product of `factor * element`: the factor leaves it, raised to the count."""
+
+    stage: Stage
+    terms: Terms
+    condition: Expr | None
+    guards: tuple[Expr, ...]
+
+
+StagePlan: TypeAlias = Plain | Transported | Ordered | Multiplied
+
+
+class Declined(Exception):  # noqa: N818 (an outcome, not an error that a user sees)
+    """A stage cannot be carried, or it is not known how.
+
+    Attributes:
+        obligation: What would have had to hold.
+        gate: `closure`, `order`, `stability` or `size`.
+    """
+
+    def __init__(self, obligation: str, gate: str) -> None:
+        super().__init__(obligation)
+        self.obligation = obligation
+        self.gate = gate
+
+
+def derive(
+    stage: Stage, view: View, signs: Signs, sums: Mapping[str, Stage], *, stable: bool = True
+) -> StagePlan:
+    """Return how `stage` is carried.
+
+    Args:
+        stage: What to carry.
+        view: The swept axes and the results carried beside it.
+        signs: Known signs.
+        sums: The sums among the carried stages, by name.
+        stable: Whether the stability gate stands.
+
+    Raises:
+        Declined: It is not known to be possible.
+    """
+    exprs = [*stage.operands, *conjuncts(stage.condition)]
+    if not any(view.reads(expr) for expr in exprs):
+        return Plain(stage)
+    guards, conditions = [], []
+    for part in conjuncts(stage.condition):
+        if view.reads(part) and view.varies(part):
+            raise Declined(
+                f"the condition {to_text(part)} has the same elements for all values of what it "
+                "reads",
+                "closure",
+            )
+        (guards if view.reads(part) else conditions).append(part)
+    condition = canonical(conditions, view.build, view.pool)
+    match stage.reduce.op:
+        case "sum":
+            return _sum(stage, condition, tuple(guards), view, signs, sums, stable=stable)
+        case "max" | "min" | "argmax" | "argmin" | "topk":
+            return _order(stage, condition, tuple(guards), view, signs)
+        case "prod":
+            return _product(stage, condition, tuple(guards), view, signs)
+        case op:
+            raise Declined(f"a law that carries {op} over changing contexts", "closure")
+
+
+def _sum(
+    stage: Stage,
+    condition: Expr | None,
+    guards: tuple[Expr, ...],
+    view: View,
+    signs: Signs,
+    sums: Mapping[str, Stage],
+    *,
+    stable: bool,
+) -> Transported:
+    (operand,) = stage.operands
+    dtype = stage.reduce.types[0].dtype
+    separation = Separation(view, signs)
+    try:
+        terms = separation.terms(operand)
+    except NotSeparable as declined:
+        raise Declined(
+            f"phi(x, u') = T(u, u') phi(x, u): {declined.reason} in {to_text(declined.node)}",
+            "closure",
+        ) from None
+    carried = tuple(carry(term, condition, dtype, view, signs) for term in terms)
+    if rank(carried) > MAX_RANK:
+        raise Declined(f"a state of at most {MAX_RANK} sums; this has {rank(carried)}", "size")
+    if stable and dtype.kind == "float":
+        if separation.spread:
+            raise Declined(
+                f"stability: in {to_text(operand)} a product of sums is multiplied out, and its "
+                "parts may cancel",
+                "stability",
+            )
+        for term in carried:
+            _check_shifts(term, view, signs, sums)
+    return Transported(stage, carried, guards)
+
+
+def _check_shifts(
+    carried: CarriedTerm, view: View, signs: Signs, sums: Mapping[str, Stage]
+) -> None:
+    """Decline a shift that may lose digits when it is moved.
+
+    Under its own weighted mean a shift is stable for any context. Where the weight's sign is not
+    known, the context must be a mean of what is shifted, so that the distances stay small.
+    """
+    weight = Phi(carried.top.element, carried.top.maximum, (), (), None, carried.top.dtype)
+    for shift in carried.term.shifts:
+        if own_weight(shift, weight, view, signs) or _is_mean(shift, view, sums):
+            continue
+        raise Declined(
+            f"stability: {to_text(shift.element)} - {to_text(shift.context)} has a weight of "
+            "unknown sign, and the context is no mean of what is shifted",
+            "stability",
+        )
+
+
+def _is_mean(shift: Shift, view: View, sums: Mapping[str, Stage]) -> bool:
+    """Return whether the context reads a sum of what is shifted."""
+    for name in walk.refs(shift.context):
+        if name in sums:
+            (operand,) = sums[name].operands
+            if any(view.pool.intern(f) is shift.element for f in factors_of(operand)):
+                return True
+    return False
+
+
+def _order(
+    stage: Stage, condition: Expr | None, guards: tuple[Expr, ...], view: View, signs: Signs
+) -> Ordered:
+    (operand,) = stage.operands
+    op = stage.reduce.op
+    try:
+        hoisted = hoist(operand, view, signs)
+    except NotMonotone as declined:
+        raise Declined(
+            f"{to_text(operand)} is monotone in one element, whatever it reads: {declined.reason}",
+            "order",
+        ) from None
+    ranks = op not in ("max", "min")
+    if ranks and not hoisted.strict:
+        raise Declined(f"{to_text(operand)} is strictly monotone in one element", "order")
+    if not hoisted.rising:
+        if op == "topk":
+            raise Declined(f"{to_text(operand)} rises in its element", "order")
+        op = SWAPPED[op]
+    return Ordered(stage, op, hoisted, condition, guards)
+
+
+def _product(
+    stage: Stage, condition: Expr | None, guards: tuple[Expr, ...], view: View, signs: Signs
+) -> Multiplied:
+    (operand,) = stage.operands
+    try:
+        terms = Separation(view, signs).terms(operand)
+    except NotSeparable as declined:
+        raise Declined(f"a product of factors and elements: {declined.reason}", "closure") from None
+    if stage.reduce.types[0].dtype.kind != "float":
+        raise Declined("a product of floating numbers, which may be scaled", "closure")
+    plain = len(terms) == 1 and terms[0].product and abs(terms[0].number) == 1
+    if not plain or any(factor.op == "where" for factor in terms[0].factors):
+        raise Declined("the operand is a product of factors and elements", "closure")
+    return Multiplied(stage, terms, condition, guards)

@@ -1,0 +1,89 @@
+"""How far a reference point lies from a context, without subtracting two rounded means.
+
+A mean that is kept about c is c + r with r = S1 / n. Its distance from c is r itself, known to full
+relative precision, while c - fl(c + r) would lose what r has beyond the last digit of c. So contexts
+are written in terms of states, and c is made to cancel by algebra before anything is rounded.
+"""
+
+from __future__ import annotations
+
+import sympy as sp
+
+from redlang.algebra.budget import OutOfBudgetError, within
+from redlang.algebra.incremental import Emitter
+from redlang.algebra.signs import Signs
+from redlang.algebra.symbols import NotExpressible, Symbols, to_expr
+from redlang.algebra.terms import Shift
+from redlang.algebra.transport import Centre
+from redlang.ir import walk
+from redlang.ir.program import Expr, Ref
+
+
+class Distances:
+    """Distances between the reference points and the contexts of one sweep.
+
+    Attributes:
+        results: The finish of each stage so far, without the guard for empty rows.
+        rounded: Means that are kept as they were rounded, with their rest beside them.
+    """
+
+    def __init__(self, emitter: Emitter, signs: Signs, rounded: frozenset[Expr]) -> None:
+        self.emitter = emitter
+        self.build = emitter.build
+        self.rounded = {id(emitter.pool.intern(expr)) for expr in rounded}
+        self.results: dict[str, Expr] = {}
+        self.symbols = Symbols(emitter.pool, signs)
+        self._centres: set[sp.Symbol] = set()
+        self._formal: dict[str, sp.Expr] = {}
+
+    def of(self, shift: Shift, centre: Centre) -> Expr:
+        """Return centre - context."""
+        build = self.build
+        context = build.convert(shift.context, centre.dtype)
+        if centre.weight is None:
+            return build.neg(shift.context)
+        kept = self.emitter.point(centre).kept
+        self._centres.add(self.symbols.symbol(kept))
+        try:
+            return within(lambda: self._exact(kept, context), size=walk.size_of(context))
+        except (OutOfBudgetError, NotExpressible):
+            return build.sub(kept, context)
+
+    def _exact(self, kept: Expr, context: Expr) -> Expr:
+        """Return kept - context with centres taken together first."""
+        build = self.build
+        formal = sp.expand(sp.cancel(self._sympy(context)))
+        parts = sp.Add.make_args(formal)
+        others = [part for part in parts if part in self._centres]
+        if not others:
+            return build.sub(kept, context)
+        rest = formal - sum(others)
+        if rest.free_symbols & self._centres:
+            return build.sub(kept, context)
+        near: Expr | None = kept
+        symbol = self.symbols.symbol(kept)
+        for other in others:
+            if other == symbol and near is kept:
+                near = None
+            else:
+                near = build.sub(near or build.convert(0.0, kept.type.dtype), self.symbols.expr(other))
+        if rest == 0:
+            return near or build.convert(0.0, kept.type.dtype)
+        remainder = to_expr(rest, self.symbols.expr, build)
+        return build.neg(remainder) if near is None else build.sub(near, remainder)
+
+    def _sympy(self, expr: Expr) -> sp.Expr:
+        return self.symbols.to_sympy(expr, self._given)
+
+    def _given(self, node: Expr) -> sp.Expr | None:
+        if id(node) in self.rounded:
+            return self.symbols.symbol(node)
+        if isinstance(node, Ref):
+            if node.name in self.results:
+                if node.name not in self._formal:
+                    self._formal[node.name] = self._sympy(self.results[node.name])
+                return self._formal[node.name]
+            if node.name in self.emitter.whole_counts:
+                sizes = [self.symbols.symbol(self.build.size(a)) for a in self.emitter.swept()]
+                return sp.Mul(*sizes)
+        return None

@@ -1,0 +1,213 @@
+"""The finish of a sweep: its stages' results from its states.
+
+Results are computed in the program's order; each may read those before it. What was not seen gives
+the reduction's identity before anything else, so that an undefined context of an empty row never
+shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from redlang.algebra.derive import Multiplied, Ordered, Plain, Stage, StagePlan, Transported
+from redlang.algebra.distance import Distances
+from redlang.algebra.incremental import Emitter, identity
+from redlang.algebra.operators import Sign
+from redlang.algebra.sharing import canonical
+from redlang.algebra.signs import Signs
+from redlang.algebra.transport import Centre, Phi, Reference, finish
+from redlang.ir import walk
+from redlang.ir.build import literal
+from redlang.ir.incremental import Let
+from redlang.ir.program import Expr, Literal, Ref
+from redlang.ir.types import F64, I64, Type
+
+
+def emit(plan: StagePlan, emitter: Emitter, distances: Distances, signs: Signs) -> list[Let]:
+    """Ask `emitter` for the states of a plan; return the steps that define its stage."""
+    match plan:
+        case Plain(stage):
+            lets = _plain(stage, emitter)
+            distances.results.update((let.name, let.value) for let in lets)
+            return lets
+        case Transported():
+            return _transported(plan, emitter, distances)
+        case Ordered():
+            return _ordered(plan, emitter)
+        case Multiplied():
+            return _multiplied(plan, emitter, signs)
+
+
+def _plain(stage: Stage, emitter: Emitter) -> list[Let]:
+    reduce, name = stage.reduce, stage.name
+    if reduce.op == "monoid":
+        return _monoid(stage, emitter)
+    if reduce.op == "count":
+        # Counting true elements is counting elements under one more condition.
+        condition = emitter.build.conjunction([stage.condition, _truth(stage.operands[0])])
+        (ref,) = emitter.plain(name, "count", [literal(True)], condition)
+        return [Let(name, ref)]
+    dtype = reduce.types[0].dtype
+    if reduce.op == "sum" and dtype.kind == "float":
+        # A sum that later stages subtract, as a mean, is kept about a centre.
+        condition = canonical([stage.condition], emitter.build, emitter.pool)
+        phi = Phi(emitter.pool.intern(stage.operand), None, (), (), condition, dtype)
+        return [Let(name, emitter.sum(phi, name))]
+    return _results(stage, reduce.op, stage.operands, stage.condition, emitter, lambda g: g)
+
+
+def _truth(expr: Expr) -> Expr | None:
+    return None if isinstance(expr, Literal) and expr.value is True else expr
+
+
+def _results(
+    stage: Stage,
+    op: str,
+    operands: tuple[Expr, ...],
+    condition: Expr | None,
+    emitter: Emitter,
+    psi: Callable[[Expr], Expr],
+) -> list[Let]:
+    """Emit a reduction without transport; its results are psi of what is reduced."""
+    reduce, name, build = stage.reduce, stage.name, emitter.build
+    if op == "prod" and reduce.types[0].dtype.kind == "float":
+        mantissa, exponent = emitter.plain(name, "mantissa", operands, condition)
+        return [Let(name, build.apply("ldexp", mantissa, exponent))]
+    refs = emitter.plain(name, op, operands, condition, k=reduce.k)
+    if op in ("argmax", "argmin"):
+        return _positions(stage.names, refs[1], stage, emitter)
+    if op == "topk":
+        values, index = (_slots(ref, type_) for ref, type_ in zip(refs, reduce.types[:2], strict=True))
+        return [Let(stage.names[0], psi(values)), *_positions(stage.names[1:], index, stage, emitter)]
+    return [Let(name, psi(refs[0]))]
+
+
+def _slots(ref: Ref, type_: Type) -> Ref:
+    """Return a top-k state as the result that it becomes, one element a slot."""
+    return Ref(ref.name, Type(ref.type.dtype, type_.axes))
+
+
+def _positions(names: tuple[str, ...], index: Ref, stage: Stage, emitter: Emitter) -> list[Let]:
+    """Return one index an axis from a row-major one; -1 stays -1."""
+    build, axes = emitter.build, stage.reduce.axes
+    if len(axes) == 1:
+        return [Let(names[0], index)]
+    lets = []
+    none = build.apply("lt", index, 0)
+    for i, name in enumerate(names):
+        position: Expr = index
+        for axis in axes[i + 1 :]:
+            position = build.apply("floordiv", position, build.size(axis))
+        if i:
+            position = build.apply("mod", position, build.size(axes[i]))
+        lets.append(Let(name, build.where(none, literal(-1, I64), position)))
+    return lets
+
+
+def _monoid(stage: Stage, emitter: Emitter) -> list[Let]:
+    monoid = stage.reduce.monoid
+    assert monoid is not None
+    axes = emitter.free_axes([*stage.operands, *([stage.condition] if stage.condition else [])])
+    types = [Type(part.type.dtype, axes) for part in monoid.init]
+    refs = emitter.plain(
+        stage.name, "monoid", stage.operands, stage.condition, types=types, monoid=monoid
+    )
+    values: dict[str, Expr] = {f"a.{i}": ref for i, ref in enumerate(refs)}
+    return [
+        Let(name, walk.substitute(part, values, rebuild=emitter.build.rebuild))
+        for name, part in zip(stage.names, monoid.finish, strict=True)
+    ]
+
+
+def _transported(plan: Transported, emitter: Emitter, distances: Distances) -> list[Let]:
+    build, name = emitter.build, plan.stage.name
+    dtype = plan.stage.reduce.types[0].dtype
+    zero = build.convert(0, dtype)
+    total: Expr | None = None
+
+    def at(reference: Reference) -> Expr:
+        return emitter.point(reference, name).kept
+
+    bare: Expr | None = None
+    for carried in plan.terms:
+        for phi in carried.basis():
+            if any(centre.weight for centre, _ in phi.centres):
+                emitter.state(phi, name)
+        for centre in carried.centres:
+            if centre.weight is not None:
+                emitter.point(centre, name)
+        part = finish(
+            carried, at, distances.of, lambda phi: emitter.sum(phi, name), build
+        )
+        bare = part if bare is None else build.add(bare, part)
+        if carried.term.mixed or carried.term.factors:
+            part = build.where(emitter.seen(carried.top.condition, name), part, zero)
+        total = part if total is None else build.add(total, part)
+    if bare is not None:
+        distances.results[name] = bare
+    return [Let(name, _guarded(plan.guards, total or zero, zero, emitter))]
+
+
+def _guarded(guards: tuple[Expr, ...], value: Expr, otherwise: Expr, emitter: Emitter) -> Expr:
+    for guard in guards:
+        value = emitter.build.where(guard, value, otherwise)
+    return value
+
+
+def _ordered(plan: Ordered, emitter: Emitter) -> list[Let]:
+    stage, build = plan.stage, emitter.build
+    lets = _results(stage, plan.op, (plan.hoisted.element,), plan.condition, emitter, plan.hoisted.psi)
+    seen = emitter.seen(plan.condition, stage.name)
+    guarded = []
+    for position, let in enumerate(lets):
+        ranks = stage.reduce.op in ("argmax", "argmin")
+        nothing = identity(stage.reduce.op, let.value.type.dtype, position + ranks)
+        if position == 0 and stage.reduce.op == "topk":
+            # Slots beyond the visible elements hold the identity, whatever psi makes of it.
+            index = lets[1].value
+            value = build.where(build.apply("ge", index, 0), let.value, nothing)
+        else:
+            value = let.value if ranks else build.where(seen, let.value, nothing)
+        guarded.append(Let(let.name, _guarded(plan.guards, value, nothing, emitter)))
+    return guarded
+
+
+def _multiplied(plan: Multiplied, emitter: Emitter, signs: Signs) -> list[Let]:
+    """Return prod(C * g) = C^n * prod(g), the power as mantissa and exponent in f64."""
+    stage, build = plan.stage, emitter.build
+    dtype = stage.reduce.types[0].dtype
+    (term,) = plan.terms
+    name = stage.name
+    (count,) = emitter.plain(name, "count", [literal(True)], plan.condition)
+    factor: Expr = build.convert(float(term.number), F64)
+    for part in term.factors:
+        factor = build.apply(part.op, build.convert(factor, F64), build.convert(part.value, F64))
+    element = term.element if term.element is not None else build.convert(1, dtype)
+    mantissa, exponent = emitter.plain(
+        name, "mantissa", [build.convert(element, dtype)], plan.condition
+    )
+    logarithm = build.mul(build.convert(count, F64), build.apply("log2", build.apply("abs", factor)))
+    whole = build.apply("floor", logarithm)
+    scale = build.apply("exp2", build.sub(logarithm, whole))
+    odd = build.apply("eq", build.apply("mod", count, 2), 1)
+    negative = build.apply("and", odd, build.apply("lt", factor, 0.0))
+    if not signs.of(factor) & Sign.NEGATIVE:
+        signed = scale
+    else:
+        signed = build.where(negative, build.neg(scale), scale)
+    shifted = build.add(exponent, build.convert(whole, I64))
+    wide = build.convert(mantissa, F64)
+    usual = build.apply("ldexp", build.mul(wide, signed), shifted)
+    direct = build.mul(build.apply("ldexp", wide, exponent), build.apply("pow", factor, count))
+    value = build.where(build.apply("isfinite", logarithm), usual, direct)
+    narrow = build.convert(value, dtype)
+    one = build.convert(1, dtype)
+    value = build.where(emitter.seen(plan.condition, name), narrow, one)
+    return [Let(name, _guarded(plan.guards, value, one, emitter))]
+
+
+def centres_of(plan: StagePlan) -> list[Centre]:
+    """Return the centres that a plan's terms move about."""
+    if not isinstance(plan, Transported):
+        return []
+    return [centre for term in plan.terms for centre in term.centres if centre.weight]

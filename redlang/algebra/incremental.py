@@ -1,0 +1,397 @@
+"""From proved stages to the incremental form of their sweep.
+
+An `Emitter` collects the states of one sweep. Equal states are kept once, whoever asks for them:
+the maximum of a softmax is its own result and the reference point of the sums that follow. Steps
+are appended in an order in which each reads only what stands before it; reference points are
+renewed before the sums that are taken at them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from redlang.algebra.operators import IDENTITIES
+from redlang.algebra.sharing import canonical, conjuncts
+from redlang.algebra.terms import View, factors_of
+from redlang.algebra.transport import Centre, Maximum, Phi, Reference, axes_of, move, value
+from redlang.ir.build import literal
+from redlang.ir.incremental import Combine, Commit, Let, Partial, State, Step
+from redlang.ir.program import Expr, Literal, Monoid, Ref
+from redlang.ir.types import BOOL, F32, F64, I64, U64, DType, Type
+
+LARGEST = {F32: 3.4028234663852886e38, F64: 1.7976931348623157e308}
+"""The largest finite number of each floating compute type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A reference point in the places where it is read.
+
+    Attributes:
+        kept: Its value in the state.
+        renewed: Its value for the tile at hand.
+        change: In an update, exp(c - c') for a maximum and c - c' for a centre.
+        joined: Its value after a merge.
+        change_left, change_right: As `change`, for the two sides of a merge.
+    """
+
+    kept: Expr
+    renewed: Expr
+    change: Expr
+    joined: Expr
+    change_left: Expr
+    change_right: Expr
+
+
+class Emitter:
+    """The states and steps of one sweep, as they are asked for."""
+
+    def __init__(self, view: View, centres: Sequence[Centre] = ()) -> None:
+        self.build = view.build
+        self.pool = view.pool
+        self.view = view
+        self.states: list[State] = []
+        self.update: list[Step] = []
+        self.commits: list[Commit] = []
+        self.merge: list[Combine | Let] = []
+        self.merge_commits: list[Commit] = []
+        self._plain: dict[tuple[object, ...], tuple[Ref, ...]] = {}
+        self._sums: dict[Phi, Ref] = {}
+        self._declared: dict[Phi, Ref] = {}
+        self._points: dict[Reference, Point] = {}
+        self._names: set[str] = set()
+        self._centred = {_weighted(centre): centre for centre in centres if centre.weight}
+
+    def plain(
+        self,
+        name: str,
+        op: str,
+        values: Sequence[Expr],
+        condition: Expr | None,
+        *,
+        types: Sequence[Type] | None = None,
+        k: int | None = None,
+        monoid: Monoid | None = None,
+    ) -> tuple[Ref, ...]:
+        """Return the states of a reduction that needs no transport.
+
+        Args:
+            name: What the states are called after.
+            op: The reduction, or `mantissa`.
+            values: Its operands.
+            condition: Elements that take part.
+            types: The states' types, if they do not follow from the operand's.
+            k: Slots of a top-k list.
+            monoid: A user's monoid.
+        """
+        values = [self.pool.intern(v) for v in values]
+        condition = canonical([condition], self.build, self.pool)
+        key = (op, tuple(map(id, values)), id(condition), k, id(monoid))
+        if key in self._plain:
+            return self._plain[key]
+        axes = self.free_axes([*values, *conjuncts(condition)])
+        types = types or [Type(dtype, axes) for dtype in _state_dtypes(op, values)]
+        if monoid is not None:
+            initials = list(monoid.init)
+        else:
+            initials = [identity(op, type_.dtype, i) for i, type_ in enumerate(types)]
+        suffixes = {"argmax": ("", ".index"), "argmin": ("", ".index"), "topk": ("", ".index")}
+        suffixes["mantissa"] = (".mantissa", ".exponent")
+        endings = suffixes.get(op) or (("",) if len(types) == 1 else _numbered(len(types)))
+        names = [self.fresh(f"{name}.{op}{ending}") for ending in endings]
+        for own, type_, initial in zip(names, types, initials, strict=True):
+            self.states.append(State(own, type_, initial, k))
+        tile, new, joined = ([f"{n}.{e}" for n in names] for e in ("tile", "next", "joined"))
+        fixed = (tuple(types), k, monoid)
+        self.update.append(Partial(tuple(tile), op, tuple(values), condition, *fixed))
+        self.update.append(Combine(tuple(new), op, tuple(names), tuple(tile), *fixed))
+        self.commits.extend(map(Commit, names, new))
+        left, right = ([f"{side}.{n}" for n in names] for side in "ab")
+        self.merge.append(Combine(tuple(joined), op, tuple(left), tuple(right), *fixed))
+        self.merge_commits.extend(map(Commit, names, joined))
+        refs = tuple(Ref(own, type_) for own, type_ in zip(names, types, strict=True))
+        self._plain[key] = refs
+        return refs
+
+    def sum(self, phi: Phi, name: str) -> Expr:
+        """Return the sum of phi as an expression over states.
+
+        The sum of what some stage keeps about a centre is not kept beside it: it is c * n + r.
+        """
+        centre = self._centred.get(_key(phi)) if not phi.centres else None
+        if centre is None or centre.weight is None:
+            return self.state(phi, name)
+        first, zeroth = self.state(_first(centre), name), self.state(centre.weight, name)
+        scaled = self.build.mul(self.build.convert(zeroth, phi.dtype), self.point(centre).kept)
+        return self.build.add(scaled, first)
+
+    def state(self, phi: Phi, name: str) -> Ref:
+        """Return the state that holds the sum of phi at its reference points."""
+        if phi in self._sums:
+            return self._sums[phi]
+        if phi.counts:
+            truth = literal(True)
+            (ref,) = self.plain(name, "count", [truth], phi.condition)
+        elif phi.maximum is None and all(centre.weight is None for centre, _ in phi.centres):
+            at = self._unmoved
+            (ref,) = self.plain(name, "sum", [value(phi, at, self.build)], phi.condition)
+        else:
+            for reference in self._references(phi):
+                self.point(reference, name)
+            if phi in self._sums:
+                return self._sums[phi]
+            ref = self._declare(phi, name)
+            self._transport(phi, ref, name)
+        self._sums[phi] = ref
+        return ref
+
+    def point(self, reference: Reference, name: str = "") -> Point:
+        """Return a reference point, with the steps that renew it emitted."""
+        if reference not in self._points:
+            if isinstance(reference, Maximum):
+                self._points[reference] = self._maximum(reference, name)
+            else:
+                self._points[reference] = self._centre(reference, name)
+                self.state(_first(reference), name)
+        return self._points[reference]
+
+    def seen(self, condition: Expr | None, name: str) -> Expr:
+        """Return whether any element took part under `condition`, from states."""
+        if condition is None:
+            tests = [self.build.apply("gt", self.build.size(a), 0) for a in self.swept()]
+            joined = self.build.conjunction(tests)
+            assert joined is not None
+            return joined
+        for phi, ref in self._sums.items():
+            if phi.counts and phi.condition is condition:
+                return self.build.apply("gt", ref, 0)
+        (ref,) = self.plain(name, "any", [literal(True)], condition)
+        return ref
+
+    @property
+    def whole_counts(self) -> frozenset[str]:
+        """Return the states that count every element, so that they end at the axes' extent."""
+        return frozenset(
+            ref.name for phi, ref in self._sums.items() if phi.counts and phi.condition is None
+        )
+
+    def free_axes(self, exprs: Sequence[Expr]) -> tuple[str, ...]:
+        """Return the axes of expressions, without the swept ones."""
+        axes = self.build.union(expr.type.axes for expr in exprs)
+        return tuple(axis for axis in axes if axis not in self.view.axes)
+
+    def fresh(self, name: str) -> str:
+        """Return `name`, numbered if it is taken."""
+        candidate, number = name, 1
+        while candidate in self._names:
+            number += 1
+            candidate = f"{name}{number}"
+        self._names.add(candidate)
+        return candidate
+
+    def swept(self) -> tuple[str, ...]:
+        """Return the swept axes in the kernel's order."""
+        return tuple(axis for axis in self.build.order if axis in self.view.axes)
+
+    def _unmoved(self, reference: Reference) -> Expr:
+        raise AssertionError(f"{reference} is no reference point of a plain sum")
+
+    def _references(self, phi: Phi) -> list[Reference]:
+        moving: list[Reference] = [centre for centre, _ in phi.centres if centre.weight]
+        return [phi.maximum, *moving] if phi.maximum is not None else moving
+
+    def _declare(self, phi: Phi, name: str) -> Ref:
+        """Return the state of phi, of which the steps may come later."""
+        if phi not in self._declared:
+            axes = axes_of(phi, self.build)
+            type_ = Type(phi.dtype, tuple(a for a in axes if a not in self.view.axes))
+            own = self.fresh(f"{name}.sum{sum(k for _, k in phi.centres) or ''}")
+            self.states.append(State(own, type_, identity("sum", phi.dtype)))
+            self._declared[phi] = Ref(own, type_)
+        return self._declared[phi]
+
+    def _transport(self, phi: Phi, ref: Ref, name: str) -> None:
+        """Emit update and merge of a sum at reference points."""
+        build, points = self.build, self.point
+        own, types = ref.name, (ref.type,)
+
+        def old(other: Phi) -> Expr:
+            return self.state(other, name) if other != phi else ref
+
+        change = _moves(points, "change")
+        moved = move(phi, change, change, old, build)
+        tile = value(phi, lambda r: points(r).renewed, build)
+        self.let(f"{own}.moved", moved)
+        self.update.append(
+            Partial((f"{own}.tile",), "sum", (self.pool.intern(tile),), phi.condition, types)
+        )
+        self.update.append(
+            Combine((f"{own}.next",), "sum", (f"{own}.moved",), (f"{own}.tile",), types)
+        )
+        self.commits.append(Commit(own, f"{own}.next"))
+        for side, which in (("a", "change_left"), ("b", "change_right")):
+            change = _moves(points, which)
+            moved = move(phi, change, change, lambda p, s=side: _of(s, old(p)), build)  # type: ignore[misc]
+            self.merge.append(Let(f"{own}.{side}", moved))
+        self.merge.append(Combine((f"{own}.joined",), "sum", (f"{own}.a",), (f"{own}.b",), types))
+        self.merge_commits.append(Commit(own, f"{own}.joined"))
+
+    def _maximum(self, reference: Maximum, name: str) -> Point:
+        """Emit a running maximum, kept finite, and how an exponential decays when it grows.
+
+        Clipping to the finite range makes the empty state harmless: exp(lowest - c') is 0 or, from
+        the lowest number itself, 1; nothing is ever inf - inf.
+        """
+        build = self.build
+        (state,) = self.plain(name, "max", [reference.element], reference.condition)
+        own = self.fresh(f"{state.name}.point")
+        renewed = self.let(own, self._clipped(Ref(f"{state.name}.next", state.type)))
+        kept = self._clipped(state)
+        change = self.let(f"{own}.decay", build.apply(reference.base, build.sub(kept, renewed)))
+        joined = self._clipped(Ref(f"{state.name}.joined", state.type))
+        joined_ref = self.let(f"{own}.joined", joined, merging=True)
+        changes = []
+        for side in "ab":
+            exponent = build.sub(self._clipped(_of(side, state)), joined_ref)
+            decay = build.apply(reference.base, exponent)
+            changes.append(self.let(f"{own}.{side}", decay, merging=True))
+        return Point(kept, renewed, change, joined_ref, *changes)
+
+    def _clipped(self, expr: Expr) -> Expr:
+        limit = LARGEST[expr.type.dtype]
+        bound = literal(limit, expr.type.dtype)
+        return self.build.apply("clip", expr, literal(-limit, expr.type.dtype), bound)
+
+    def _centre(self, reference: Centre, name: str) -> Point:
+        """Emit a running mean c' = c + (sum of w (y - c)) / (sum of w).
+
+        c only has to be near the data: it is finite always, renewed wherever the mean is, and
+        every sum is taken at the rounded value of c that is stored. Before anything was seen the
+        sums are 0 and may be moved by any distance, so by 0.
+        """
+        build, points = self.build, self.point
+        assert reference.weight is not None
+        weight, first = reference.weight, _first(reference)
+        total = self.state(weight, name)
+        firsts = self._declare(first, name)
+        zeroth = Ref(f"{total.name}.next", total.type)
+        own = self.fresh(f"{name}.centre")
+        type_ = firsts.type
+        dtype = reference.dtype
+        self.states.append(State(own, type_, literal(0.0, dtype)))
+        kept = Ref(own, type_)
+
+        def decayed(ref: Expr, change: str) -> Expr:
+            if first.maximum is None:
+                return build.convert(ref, dtype)
+            return build.mul(ref, getattr(points(first.maximum), change))
+
+        def at_old(r: Reference) -> Expr:
+            return kept if r == reference else points(r).renewed
+
+        near = self.pool.intern(value(first, at_old, build))
+        self.update.append(Partial((f"{own}.tile",), "sum", (near,), first.condition, (type_,)))
+        distance = build.add(decayed(firsts, "change"), Ref(f"{own}.tile", type_))
+        mean = build.add(kept, build.div(distance, build.convert(zeroth, dtype)))
+        new = self.let(f"{own}.mean", mean)
+        renewed = self.let(f"{own}.next", self._chosen(build.apply("isfinite", new), new, kept))
+        self.commits.append(Commit(own, renewed.name))
+        change = self.let(f"{own}.step", self._step(total, kept, renewed))
+
+        a, b = _of("a", kept), _of("b", kept)
+        apart = build.mul(build.sub(b, a), decayed(_of("b", total), "change_right"))
+        right = build.add(decayed(_of("b", firsts), "change_right"), apart)
+        sums = build.add(decayed(_of("a", firsts), "change_left"), right)
+        both = build.convert(Ref(f"{total.name}.joined", total.type), dtype)
+        new = self.let(f"{own}.joined_mean", build.add(a, build.div(sums, both)), merging=True)
+        chosen = self._chosen(build.apply("isfinite", new), new, a)
+        chosen = self._chosen(self._nothing(_of("a", total)), b, chosen)
+        chosen = self._chosen(self._nothing(_of("b", total)), a, chosen)
+        joined = self.let(f"{own}.joined", chosen, merging=True)
+        self.merge_commits.append(Commit(own, joined.name))
+        left = self.let(f"{own}.a", self._step(_of("a", total), a, joined), merging=True)
+        right = self.let(f"{own}.b", self._step(_of("b", total), b, joined), merging=True)
+        return Point(kept, renewed, change, joined, left, right)
+
+    def _step(self, total: Expr, old: Expr, new: Expr) -> Expr:
+        """Return c - c', or 0 where the sums are empty: their c is no place to move from."""
+        return self._chosen(self._nothing(total), literal(0.0), self.build.sub(old, new))
+
+    def _nothing(self, total: Expr) -> Expr:
+        return self.build.apply("eq", total, 0)
+
+    def _chosen(self, condition: Expr, then: Expr, otherwise: Expr) -> Expr:
+        return self.build.where(condition, then, otherwise)
+
+    def let(self, name: str, value: Expr, *, merging: bool = False) -> Ref:
+        """Append `name = value` to update or merge; return the reference to it."""
+        step = Let(name, value)
+        if merging:
+            self.merge.append(step)
+        else:
+            self.update.append(step)
+        return Ref(name, value.type)
+
+
+def identity(op: str, dtype: DType, position: int = 0) -> Literal:
+    """Return the neutral value of a reduction's state; `position` counts its parts."""
+    if op in ("argmax", "argmin", "topk"):
+        if position:
+            return literal(-1, I64)
+        op = "min" if op == "argmin" else "max"
+    if op == "mantissa":
+        # A mantissa lies in [0.5, 1): 1 = 0.5 * 2.
+        return literal(1, I64) if position else literal(0.5, dtype)
+    if op in ("max", "min") and dtype.kind != "float":
+        lowest, highest = (0, 2**64 - 1) if dtype is U64 else (-(2**63), 2**63 - 1)
+        return Literal(lowest if op == "max" else highest, Type(dtype))
+    return literal(IDENTITIES[op], dtype)
+
+
+def _state_dtypes(op: str, values: Sequence[Expr]) -> tuple[DType, ...]:
+    dtype = values[0].type.dtype
+    match op:
+        case "count":
+            return (I64,)
+        case "any" | "all":
+            return (BOOL,)
+        case "argmax" | "argmin" | "topk" | "mantissa":
+            return (dtype, I64)
+        case _:
+            return (I64 if dtype is BOOL else dtype,)
+
+
+def _numbered(count: int) -> tuple[str, ...]:
+    return tuple(f".{i}" for i in range(count))
+
+
+def _of(side: str, ref: Expr) -> Ref:
+    assert isinstance(ref, Ref)
+    return Ref(f"{side}.{ref.name}", ref.type)
+
+
+def _first(centre: Centre) -> Phi:
+    """Return the phi w (y - c) that the running mean of a centre keeps near 0."""
+    assert centre.weight is not None
+    return replace(centre.weight, centres=((centre, 1),))
+
+
+def _weighted(centre: Centre) -> tuple[object, ...]:
+    """Return the key of w y, a sum of which need not be kept beside the centre."""
+    assert centre.weight is not None
+    return _key(centre.weight, *factors_of(centre.element))
+
+
+def _key(phi: Phi, *more: Expr) -> tuple[object, ...]:
+    """Return what two phi without centres have in common when their factors only differ in order."""
+    factors = sorted(map(id, (*factors_of(phi.element), *more)))
+    return (tuple(factors), phi.maximum, phi.rotations, id(phi.condition), phi.dtype)
+
+
+def _moves(points: Callable[[Reference], Point], which: str) -> Callable[[Reference], Expr]:
+    def change(reference: Reference) -> Expr:
+        move: Expr = getattr(points(reference), which)
+        return move
+
+    return change

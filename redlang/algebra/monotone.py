@@ -1,0 +1,235 @@
+"""Maxima, minima and ranks of what is monotone in the element.
+
+    max over l of psi(G(x_l), D) = psi(max over l of G(x_l), D)
+
+holds where psi rises in its first place for all admitted D; where it falls, max becomes min.
+`hoist` finds G and psi from the operators' laws and from known signs. Nothing is assumed: a factor
+whose sign is not known is not pulled through a maximum. Ranks (argmax, argmin, topk) need strict
+monotony, since equal values compare by position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from redlang.algebra.operators import LAWS, NONNEGATIVE, NONPOSITIVE, Sign, flipped
+from redlang.algebra.separate import NotSeparable, Separation
+from redlang.algebra.signs import Signs
+from redlang.algebra.terms import View
+from redlang.ir.printing import to_text
+from redlang.ir.program import Apply, Cast, Expr, Literal
+
+
+class NotMonotone(Exception):  # noqa: N818 (an outcome, not an error that a user sees)
+    """No law shows that a node is monotone in one element."""
+
+    def __init__(self, reason: str, node: Expr) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.node = node
+
+
+@dataclass(frozen=True, slots=True)
+class Hoisted:
+    """`expr = psi(element)`, psi free of elements.
+
+    Attributes:
+        element: G.
+        psi: Puts the expression together again around a value for G.
+        rising: Whether psi rises, else it falls.
+        strict: Whether it is strictly monotone.
+        facts: Signs that this rests on.
+    """
+
+    element: Expr
+    psi: Callable[[Expr], Expr]
+    rising: bool = True
+    strict: bool = True
+    facts: tuple[str, ...] = ()
+
+
+def hoist(expr: Expr, view: View, signs: Signs) -> Hoisted:
+    """Return `expr` as a monotone function of one element.
+
+    Raises:
+        NotMonotone: No law applies, or a sign is not known.
+    """
+    return _Hoist(view, signs).of(view.pool.intern(expr))
+
+
+class _Hoist:
+    def __init__(self, view: View, signs: Signs) -> None:
+        self.view = view
+        self.build = view.build
+        self.signs = signs
+        self.separation = Separation(view, signs)
+
+    def of(self, expr: Expr) -> Hoisted:
+        if self.view.fixed(expr):
+            return Hoisted(expr, lambda g: g)
+        for attempt in (self._sum, self._product):
+            hoisted = attempt(expr)
+            if hoisted is not None:
+                return hoisted
+        match expr:
+            case Apply("add" | "sub" | "mul" | "div" as op, (left, right)):
+                return self._binary(op, left, right, expr)
+            case Apply("neg", (operand,)):
+                return self._after("neg", self.of(operand), rising=False)
+            case Apply("abs", (operand,)):
+                return self._even("abs", operand, (), expr)
+            case Apply("pow", (operand, Literal(k) as exponent)) if k in (2, 4, 6, 8):
+                return self._even("pow", operand, (exponent,), expr)
+            case Apply("pow", (operand, Literal(k) as exponent)) if k in (1, 3, 5, 7):
+                return self._after("pow", self.of(operand), exponent)
+            case Apply("maximum" | "minimum" as op, (left, right)):
+                operand, other = (right, left) if self._steady(left) else (left, right)
+                self._require_steady(other, expr)
+                return replace(self._after(op, self.of(operand), other), strict=False)
+            case Apply("clip", (operand, low, high)):
+                self._require_steady(low, expr)
+                self._require_steady(high, expr)
+                return replace(self._after("clip", self.of(operand), low, high), strict=False)
+            case Apply(op, (operand,)) if LAWS[op].order:
+                return self._unary(op, operand, expr)
+            case Cast(operand):
+                return self._cast(expr, operand)
+            case _:
+                raise NotMonotone(f"no law says how {_name(expr)} moves with the element", expr)
+
+    def _sum(self, expr: Expr) -> Hoisted | None:
+        """Return G + u for a sum of elements and contexts."""
+        if not (isinstance(expr, Apply) and expr.op in ("add", "sub", "neg")):
+            return None
+        try:
+            element, context = self.separation.linear(expr)
+        except NotSeparable:
+            return None
+        if element is None or context is None or not self.view.varies(element):
+            return None
+        u = context
+        if isinstance(u, Apply) and u.op == "neg":
+            return Hoisted(element, lambda g: self.build.sub(g, u.arguments[0]))
+        return Hoisted(element, lambda g: self.build.add(g, u))
+
+    def _product(self, expr: Expr) -> Hoisted | None:
+        """Return C * G for a product of elements and contexts."""
+        try:
+            terms = self.separation.terms(expr)
+        except NotSeparable:
+            return None
+        if len(terms) != 1 or not terms[0].product or terms[0].element is None:
+            return None
+        (term,) = terms
+        assert term.element is not None
+        if abs(term.number) != 1 or any(factor.op == "where" for factor in term.factors):
+            return None
+        sign = Sign.POSITIVE if term.number > 0 else Sign.NEGATIVE
+        facts = []
+        for factor in term.factors:
+            sign = self._strict(factor.value, expr) if sign is Sign.POSITIVE else flipped(
+                self._strict(factor.value, expr)
+            )
+            facts.append(self._fact(factor.value))
+
+        def psi(g: Expr) -> Expr:
+            result = self.build.neg(g) if term.number < 0 else g
+            for factor in term.factors:
+                result = self.build.apply(factor.op, result, factor.value)
+            return result
+
+        return Hoisted(term.element, psi, sign is Sign.POSITIVE, True, tuple(facts))
+
+    def _binary(self, op: str, left: Expr, right: Expr, expr: Expr) -> Hoisted:
+        if self._steady(right):
+            inner = self.of(left)
+            if op in ("add", "sub"):
+                return self._after(op, inner, right)
+            sign = self._strict(right, expr)
+            outer = self._after(op, inner, right, rising=sign is Sign.POSITIVE)
+            return replace(outer, facts=(*outer.facts, self._fact(right)))
+        if not self._steady(left):
+            raise NotMonotone("two elements meet with a context between them", expr)
+        inner = self.of(right)
+        if op == "add":
+            return self._before(op, left, inner)
+        if op == "sub":
+            return self._before(op, left, inner, rising=False)
+        sign = self._strict(left, expr)
+        rising = sign is Sign.POSITIVE
+        if op == "div":
+            self._strict(right, expr)
+            rising = not rising
+        outer = self._before(op, left, inner, rising=rising)
+        return replace(outer, facts=(*outer.facts, self._fact(left)))
+
+    def _unary(self, op: str, operand: Expr, expr: Expr) -> Hoisted:
+        law = LAWS[op]
+        facts: tuple[str, ...] = ()
+        if law.domain is not Sign(7):
+            if self.signs.of(operand) & ~law.domain:
+                raise NotMonotone(f"{op} of an argument whose sign is not known", expr)
+            facts = (self._fact(operand),)
+        outer = self._after(op, self.of(operand), rising=law.order == "rising")
+        return replace(outer, strict=outer.strict and law.strict, facts=(*outer.facts, *facts))
+
+    def _even(self, op: str, operand: Expr, more: tuple[Expr, ...], expr: Expr) -> Hoisted:
+        sign = self.signs.of(operand)
+        if not sign & ~NONNEGATIVE:
+            rising = True
+        elif not sign & ~NONPOSITIVE:
+            rising = False
+        else:
+            raise NotMonotone(f"{op} of an argument whose sign is not known", expr)
+        outer = self._after(op, self.of(operand), *more, rising=rising)
+        return replace(outer, facts=(*outer.facts, self._fact(operand)))
+
+    def _cast(self, cast: Cast, operand: Expr) -> Hoisted:
+        inner = self.of(operand)
+        if cast.to.kind != "float" and cast.explicit:
+            raise NotMonotone("a cast to integers saturates and drops NaN", cast)
+        return replace(
+            inner,
+            psi=lambda g: replace(
+                cast, operand=inner.psi(g), type=replace(cast.type, axes=inner.psi(g).type.axes)
+            ),
+            strict=inner.strict and not cast.explicit,
+        )
+
+    def _after(self, op: str, inner: Hoisted, *more: Expr, rising: bool = True) -> Hoisted:
+        return replace(
+            inner,
+            psi=lambda g: self.build.apply(op, inner.psi(g), *more),
+            rising=inner.rising is rising,
+        )
+
+    def _before(self, op: str, left: Expr, inner: Hoisted, *, rising: bool = True) -> Hoisted:
+        return replace(
+            inner,
+            psi=lambda g: self.build.apply(op, left, inner.psi(g)),
+            rising=inner.rising is rising,
+        )
+
+    def _steady(self, expr: Expr) -> bool:
+        return not self.view.varies(expr)
+
+    def _require_steady(self, expr: Expr, whole: Expr) -> None:
+        if not self._steady(expr):
+            raise NotMonotone("two elements meet with a context between them", whole)
+
+    def _strict(self, expr: Expr, whole: Expr) -> Sign:
+        """Return the sign of a factor: positive or negative, nothing else will do."""
+        sign = self.signs.of(expr)
+        if sign not in (Sign.POSITIVE, Sign.NEGATIVE):
+            raise NotMonotone(f"the sign of {to_text(expr)} is not known", whole)
+        return sign
+
+    def _fact(self, expr: Expr) -> str:
+        sign = self.signs.of(expr)
+        relation = {Sign.POSITIVE: "> 0", Sign.NEGATIVE: "< 0", NONNEGATIVE: ">= 0"}
+        return f"{to_text(expr)} {relation.get(sign, '<= 0')}"
+
+
+def _name(expr: Expr) -> str:
+    return expr.op if isinstance(expr, Apply) else to_text(expr)

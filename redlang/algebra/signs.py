@@ -1,0 +1,91 @@
+"""Signs of expressions, from the operators' laws and from what definitions reduce."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from redlang.algebra.operators import ANY, FOLDED_SIGNS, LAWS, NONNEGATIVE, Sign
+from redlang.ir import walk
+from redlang.ir.program import (
+    Apply,
+    Cast,
+    Expr,
+    Index,
+    Literal,
+    Load,
+    Program,
+    Reduce,
+    Ref,
+    Size,
+)
+
+
+class Signs:
+    """Possible signs of the expressions of one program, where they are defined at all."""
+
+    def __init__(self, program: Program | None = None) -> None:
+        self._names: dict[str, Sign] = {}
+        self._known: dict[int, tuple[Expr, Sign]] = {}
+        if program is not None:
+            for definition in program.definitions:
+                value = definition.value
+                if isinstance(value, Reduce):
+                    rule = FOLDED_SIGNS.get(value.op)
+                    first = rule(self.of(value.operand)) if rule else ANY
+                    self._names.update(dict.fromkeys(definition.names[1:], ANY))
+                    self._names[definition.names[0]] = first
+                else:
+                    self._names[definition.names[0]] = self.of(value)
+
+    def declare(self, names: Mapping[str, Sign]) -> None:
+        """Add facts about names that the program does not define."""
+        self._names.update(names)
+
+    def of(self, expr: Expr) -> Sign:
+        """Return the signs that `expr` may have."""
+        for node in walk.nodes(expr):
+            if id(node) not in self._known:
+                parts = [self._known[id(child)][1] for child in walk.children(node)]
+                self._known[id(node)] = (node, self._node(node, parts))
+        return self._known[id(expr)][1]
+
+    def positive(self, expr: Expr) -> bool:
+        """Return whether `expr` is known to be positive."""
+        return self.of(expr) is Sign.POSITIVE
+
+    def nonnegative(self, expr: Expr) -> bool:
+        """Return whether `expr` is known not to be negative."""
+        return not self.of(expr) & Sign.NEGATIVE
+
+    def _node(self, node: Expr, parts: list[Sign]) -> Sign:
+        match node:
+            case Literal(value):
+                return _sign_of_number(value)
+            case Index():
+                return NONNEGATIVE
+            case Size():
+                # Where an element exists, no axis is empty.
+                return Sign.POSITIVE
+            case Load():
+                return ANY
+            case Ref(name):
+                return self._names.get(name, ANY)
+            case Apply("mul", (left, right)) if left is right or left == right:
+                return LAWS["abs"].sign(parts[0])
+            case Apply("pow", (_, Literal(exponent))) if exponent in (2, 4, 6, 8):
+                return LAWS["abs"].sign(parts[0])
+            case Apply("pow", (_, Literal(exponent))) if exponent in (1, 3, 5, 7):
+                return parts[0]
+            case Apply(op):
+                return LAWS[op].sign(*parts)
+            case Cast():
+                # Rounding may reach zero, and never crosses it.
+                return parts[0] | Sign.ZERO if node.explicit else parts[0]
+            case _:
+                return NONNEGATIVE if node.type.dtype.kind in ("bool", "uint") else ANY
+
+
+def _sign_of_number(value: bool | int | float) -> Sign:
+    if value != value:
+        return ANY
+    return Sign.POSITIVE if value > 0 else Sign.NEGATIVE if value < 0 else Sign.ZERO

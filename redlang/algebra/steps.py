@@ -1,0 +1,166 @@
+"""Put the steps of a sweep in order: shared values named once, as few walks over a tile as possible.
+
+Everything that is read twice per element becomes an `Each`, what does not vary along the sweep a
+`Let`. Then the steps are sorted into *walks*: all values and partial results that can be had in one
+walk over the tile stand together, with what is computed between two walks between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from redlang.algebra.incremental import Emitter
+from redlang.algebra.terms import View
+from redlang.ir import walk
+from redlang.ir.incremental import Combine, Commit, Each, Let, Partial, Step, Sweep
+from redlang.ir.program import Apply, Cast, Expr, Ref
+from redlang.ir.types import Type
+
+
+def arranged(
+    emitter: Emitter, axes: tuple[str, ...], stages: tuple[str, ...], finish: Sequence[Let]
+) -> Sweep:
+    """Return the sweep that `emitter` collected, its steps in order."""
+    update = _alive(emitter.update, emitter.commits)
+    update = _in_walks(_Sharing(emitter).shared(update))
+    merge = _alive(emitter.merge, emitter.merge_commits)
+    return Sweep(
+        axes,
+        stages,
+        tuple(emitter.states),
+        tuple(update),
+        tuple(emitter.commits),
+        tuple(step for step in merge if isinstance(step, Combine | Let)),
+        tuple(emitter.merge_commits),
+        tuple(finish),
+    )
+
+
+def names_of(step: Step) -> tuple[str, ...]:
+    """Return the names that a step defines."""
+    return step.names if isinstance(step, Partial | Combine) else (step.name,)
+
+
+def reads_of(step: Step) -> frozenset[str]:
+    """Return the names that a step reads."""
+    match step:
+        case Each() | Let():
+            return walk.refs(step.value)
+        case Partial():
+            condition = () if step.condition is None else (step.condition,)
+            return frozenset[str]().union(*map(walk.refs, (*step.values, *condition)))
+        case Combine():
+            return frozenset((*step.left, *step.right))
+
+
+def _alive(steps: Sequence[Step], commits: Iterable[Commit]) -> list[Step]:
+    """Return the steps that the commits need."""
+    needed = {commit.value for commit in commits}
+    kept: list[Step] = []
+    for step in reversed(steps):
+        if not needed.isdisjoint(names_of(step)):
+            kept.append(step)
+            needed |= reads_of(step)
+    return kept[::-1]
+
+
+class _Sharing:
+    """Names what is computed more than once per element, and what need not be computed there."""
+
+    def __init__(self, emitter: Emitter) -> None:
+        self.emitter = emitter
+        self.view: View = emitter.view
+        self.pool = emitter.pool
+        self.uses: dict[int, int] = {}
+        self.named: dict[int, Expr] = {}
+        self.steps: list[Step] = []
+
+    def shared(self, steps: Sequence[Step]) -> list[Step]:
+        """Return the steps with `Each` and `Let` steps for shared values put in."""
+        roots = [root for step in steps if isinstance(step, Partial) for root in _roots(step)]
+        self._count([self.pool.intern(root) for root in roots])
+        for step in steps:
+            if isinstance(step, Partial):
+                values = tuple(self._named(self.pool.intern(v)) for v in step.values)
+                condition = step.condition and self._named(self.pool.intern(step.condition))
+                step = replace(step, values=values, condition=condition)
+            self.steps.append(step)
+        return self.steps
+
+    def _count(self, roots: Sequence[Expr]) -> None:
+        """Count the places that read each varying node, each distinct parent once."""
+        seen: set[int] = set()
+        for root in roots:
+            self.uses[id(root)] = self.uses.get(id(root), 0) + 1
+            for node in walk.nodes(root):
+                if id(node) in seen:
+                    continue
+                seen.add(id(node))
+                for child in walk.children(node):
+                    self.uses[id(child)] = self.uses.get(id(child), 0) + 1
+
+    def _named(self, root: Expr) -> Expr:
+        """Return `root` with names in place of what is shared; append the steps for them."""
+        for node in walk.nodes(root):
+            if id(node) in self.named:
+                continue
+            parts = [self.named[id(child)] for child in walk.children(node)]
+            if self.view.varies(node):
+                # What stays the same along the sweep is computed once, outside the elements.
+                parts = [
+                    self._let(part) if not self.view.varies(child) and _worth(part) else part
+                    for part, child in zip(parts, walk.children(node), strict=True)
+                ]
+            new = walk.rebuild(node, parts)
+            if self.view.varies(node) and self.uses[id(node)] > 1 and _worth(node):
+                name = self.emitter.fresh("each")
+                self.steps.append(Each(name, new))
+                new = Ref(name, _type(node))
+            self.named[id(node)] = new
+        return self.named[id(root)]
+
+    def _let(self, value: Expr) -> Expr:
+        value = self.pool.intern(value)
+        key = -id(value)
+        if key not in self.named:
+            name = self.emitter.fresh("once")
+            self.steps.append(Let(name, value))
+            self.named[key] = Ref(name, _type(value))
+        return self.named[key]
+
+
+def _worth(expr: Expr) -> bool:
+    """Return whether `expr` costs more than a name for it."""
+    if isinstance(expr, Cast):
+        return expr.explicit or _worth(expr.operand)
+    return isinstance(expr, Apply)
+
+
+def _type(expr: Expr) -> Type:
+    return replace(expr.type, weak=False)
+
+
+def _roots(step: Partial) -> tuple[Expr, ...]:
+    return step.values if step.condition is None else (*step.values, step.condition)
+
+
+def _in_walks(steps: Sequence[Step]) -> list[Step]:
+    """Return the steps sorted by walk, within a walk: between-walk steps, elements, partials."""
+    walk_of: dict[str, int] = {}
+    order: list[tuple[int, int, int, Step]] = []
+    partial: set[str] = set()
+    for position, step in enumerate(steps):
+        on_elements = isinstance(step, Each | Partial)
+        number = 0
+        for name in reads_of(step):
+            if name in walk_of:
+                number = max(number, walk_of[name] + (name in partial and not on_elements))
+        for name in names_of(step):
+            walk_of[name] = number
+            if isinstance(step, Partial):
+                partial.add(name)
+        kind = 1 if isinstance(step, Each) else 2 if isinstance(step, Partial) else 0
+        order.append((number, kind, position, step))
+    order.sort(key=lambda entry: entry[:3])
+    return [step for *_, step in order]

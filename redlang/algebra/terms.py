@@ -1,0 +1,215 @@
+"""Terms: the forms into which the summand of a carried stage is taken apart.
+
+A summand becomes a sum of terms, each a product of
+
+    factors . element . (y - u)^k ... . exp(e - u) . cos(y - u) ...
+
+in which *contexts* u hold results of earlier stages of the sweep and do not vary along it, and
+*elements* y, e vary along it and hold no such result. Every part is a sub-expression that the user
+wrote, or a sum, difference or product of some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from redlang.algebra.sharing import Pool
+from redlang.ir import walk
+from redlang.ir.build import Builder
+from redlang.ir.program import Apply, Expr, Ref
+from redlang.ir.program import Literal as Number
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """A factor without elements: it leaves the sum and is applied as it was written.
+
+    `where` keeps the sum where `value` is true and makes it 0 elsewhere.
+    """
+
+    op: Literal["mul", "div", "where"]
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """`(element - context) ** power`."""
+
+    element: Expr
+    context: Expr
+    power: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Exponential:
+    """`exp(element - context)`, or `exp2`."""
+
+    base: Literal["exp", "exp2"]
+    element: Expr
+    context: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """`cos(element - context)` or `sin(element - context)`."""
+
+    op: Literal["cos", "sin"]
+    element: Expr
+    context: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A product; see the module's text.
+
+    Attributes:
+        number: A whole number in front.
+        factors: What leaves the sum, in the order written.
+        element: The product of the factors that hold elements or constants; None for 1.
+        shifts, exponential, rotations: The factors in which elements and contexts mix.
+        selects: Conditions on elements; where one is false the term is 0.
+    """
+
+    number: int = 1
+    factors: tuple[Factor, ...] = ()
+    element: Expr | None = None
+    shifts: tuple[Shift, ...] = ()
+    exponential: Exponential | None = None
+    rotations: tuple[Rotation, ...] = ()
+    selects: tuple[Expr, ...] = ()
+
+    @property
+    def mixed(self) -> bool:
+        """Return whether an element and a context meet in one factor."""
+        return bool(self.shifts or self.exponential or self.rotations)
+
+    @property
+    def product(self) -> bool:
+        """Return whether the term is factors times an element, nothing else."""
+        return not self.mixed and not self.selects
+
+
+Terms = tuple[Term, ...]
+
+
+class View:
+    """How the stages of one sweep see expressions.
+
+    Attributes:
+        axes: The swept axes.
+        carried: Names of the results that are carried with the stage at hand.
+        build: Typed constructors.
+        pool: Where expressions are interned.
+    """
+
+    def __init__(
+        self, axes: Iterable[str], carried: Iterable[str], build: Builder, pool: Pool
+    ) -> None:
+        self.axes = frozenset(axes)
+        self.carried = frozenset(carried)
+        self.build = build
+        self.pool = pool
+        self._reads: dict[int, tuple[Expr, bool]] = {}
+
+    def varies(self, expr: Expr) -> bool:
+        """Return whether `expr` varies along the swept axes."""
+        return not self.axes.isdisjoint(expr.type.axes)
+
+    def reads(self, expr: Expr) -> bool:
+        """Return whether `expr` reads a carried result."""
+        for node in walk.nodes(expr):
+            if id(node) not in self._reads:
+                own = isinstance(node, Ref) and node.name in self.carried
+                reads = own or any(self._reads[id(child)][1] for child in walk.children(node))
+                self._reads[id(node)] = (node, reads)
+        return self._reads[id(expr)][1]
+
+    def context(self, expr: Expr) -> bool:
+        """Return whether `expr` is a context: it reads a carried result and does not vary."""
+        return self.reads(expr) and not self.varies(expr)
+
+    def fixed(self, expr: Expr) -> bool:
+        """Return whether `expr` reads no carried result."""
+        return not self.reads(expr)
+
+
+def negated(term: Term) -> Term:
+    """Return minus the term."""
+    return replace(term, number=-term.number)
+
+
+def with_select(term: Term, condition: Expr) -> Term:
+    """Return the term where `condition` holds, 0 elsewhere."""
+    if condition in term.selects:
+        return term
+    return replace(term, selects=(*term.selects, condition))
+
+
+def opposite(condition: Expr, build: Builder) -> Expr:
+    """Return the negation of a condition."""
+    if isinstance(condition, Apply) and condition.op == "not":
+        return condition.arguments[0]
+    return build.apply("not", condition)
+
+
+def disjoint(a: Term, b: Term) -> bool:
+    """Return whether the conditions of two terms exclude each other."""
+    opposites = {c.arguments[0] for c in a.selects if isinstance(c, Apply) and c.op == "not"}
+    if not opposites.isdisjoint(b.selects):
+        return True
+    opposites = {c.arguments[0] for c in b.selects if isinstance(c, Apply) and c.op == "not"}
+    return not opposites.isdisjoint(a.selects)
+
+
+def multiply(a: Term, b: Term, build: Builder) -> Term | None:
+    """Return the product of two terms, or None where it leaves the form.
+
+    Two exponentials meet in one when their bases agree.
+    """
+    exponential = a.exponential or b.exponential
+    if a.exponential and b.exponential:
+        if a.exponential.base != b.exponential.base:
+            return None
+        exponential = Exponential(
+            a.exponential.base,
+            build.add(a.exponential.element, b.exponential.element),
+            build.add(a.exponential.context, b.exponential.context),
+        )
+    shifts = list(a.shifts)
+    for shift in b.shifts:
+        for i, other in enumerate(shifts):
+            if other.element == shift.element and other.context == shift.context:
+                shifts[i] = replace(other, power=other.power + shift.power)
+                break
+        else:
+            shifts.append(shift)
+    if a.element is None or b.element is None:
+        element = a.element if b.element is None else b.element
+    else:
+        element = build.mul(a.element, b.element)
+    selects = (*a.selects, *(c for c in b.selects if c not in a.selects))
+    return Term(
+        a.number * b.number,
+        (*a.factors, *b.factors),
+        element,
+        tuple(shifts),
+        exponential,
+        (*a.rotations, *b.rotations),
+        selects,
+    )
+
+
+def factors_of(expr: Expr | None) -> tuple[Expr, ...]:
+    """Return the factors of a product, in order; none for None."""
+    if expr is None:
+        return ()
+    if isinstance(expr, Apply) and expr.op == "mul":
+        return tuple(part for argument in expr.arguments for part in factors_of(argument))
+    return (expr,)
+
+
+def is_number(expr: Expr, value: float) -> bool:
+    """Return whether `expr` is the literal `value`."""
+    return isinstance(expr, Number) and expr.value == value

@@ -1,0 +1,332 @@
+"""Context transport: the state of a carried sum, and how it moves to other contexts.
+
+A sum of terms `C(u) F(x, u)` is carried as sums of a few functions phi(x, c) taken at *reference
+points* c of the stage's own, in place of the contexts u. Three laws make the space of the phi closed,
+each with a matrix T that moves a sum from one reference point to another:
+
+    exp(e - c')     = exp(c - c') exp(e - c)                                    rank 1
+    (y - c')^k      = sum over i <= k of binom(k, i) (c - c')^(k-i) (y - c)^i   rank k + 1
+    cos(y - u)      = cos(u) cos(y) + sin(u) sin(y), and sin alike               rank 2
+
+Products of such functions have the tensor product of their matrices. phi is F with its derivatives,
+up to constants. Moving to the final contexts, once and at the end, gives the stage's result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from math import comb, prod
+from typing import Literal, TypeAlias
+
+from redlang.algebra.sharing import canonical
+from redlang.algebra.signs import Signs
+from redlang.algebra.terms import Factor, Rotation, Shift, Term, View
+from redlang.ir.build import Builder
+from redlang.ir.printing import to_text
+from redlang.ir.program import Expr
+from redlang.ir.types import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Maximum:
+    """Reference point of an exponential: the running maximum of its exponent's element part."""
+
+    base: Literal["exp", "exp2"]
+    element: Expr
+    condition: Expr | None
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Centre:
+    """Reference point of a shift: the running mean of `element` under a weight.
+
+    Attributes:
+        element: What is shifted.
+        weight: The weight, a phi without shifts; None for the origin, which never moves
+            (integers are exact wherever they are centred).
+    """
+
+    element: Expr
+    weight: Phi | None
+    dtype: DType
+
+
+Reference: TypeAlias = Maximum | Centre
+
+Turn: TypeAlias = tuple[Literal["cos", "sin"], Expr]
+
+
+@dataclass(frozen=True, slots=True)
+class Phi:
+    """A function whose sum is carried: element . exp(e - c) . (y - c)^k ... . cos(y) ...
+
+    Attributes:
+        element: A factor without reference points; None for 1.
+        maximum: The exponential factor's reference point.
+        centres: The shifted factors' reference points with their powers, all positive.
+        rotations: cos and sin of elements.
+        condition: Elements that take part.
+        dtype: The type in which it is summed.
+    """
+
+    element: Expr | None
+    maximum: Maximum | None
+    centres: tuple[tuple[Centre, int], ...]
+    rotations: tuple[Turn, ...]
+    condition: Expr | None
+    dtype: DType
+
+    @property
+    def counts(self) -> bool:
+        """Return whether the sum counts elements."""
+        return not (self.element or self.maximum or self.centres or self.rotations)
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedTerm:
+    """A term with the reference points chosen for it."""
+
+    term: Term
+    top: Phi
+    centres: tuple[Centre, ...]
+
+    def basis(self) -> Iterator[Phi]:
+        """Yield every phi that the term needs, the highest powers first."""
+        powers = [range(power, -1, -1) for _, power in self.top.centres]
+        centres = [centre for centre, _ in self.top.centres]
+        turns: list[tuple[Turn, Turn]] = [(("cos", y), ("sin", y)) for _, y in self.top.rotations]
+        for chosen in product(*powers):
+            pairs = tuple((c, k) for c, k in zip(centres, chosen, strict=True) if k)
+            for rotations in product(*turns):
+                yield replace(self.top, centres=pairs, rotations=_turns(rotations))
+
+
+Point = Callable[[Reference], Expr]
+"""The value of a reference point."""
+
+Sums = Callable[[Phi], Expr]
+"""The sum of a phi, or the phi itself where laws are stated for one element."""
+
+
+def carry(
+    term: Term, condition: Expr | None, dtype: DType, view: View, signs: Signs
+) -> CarriedTerm:
+    """Choose reference points for `term`, whose elements take part under `condition`."""
+    build = view.build
+    where = canonical([condition, *term.selects], build, view.pool)
+    element = term.element
+    if element is not None and not view.varies(element) and not term.mixed:
+        term = replace(term, element=None, factors=(*term.factors, Factor("mul", element)))
+        element = None
+    maximum = None
+    if term.exponential is not None:
+        exponent = build.convert(term.exponential.element, dtype)
+        maximum = Maximum(term.exponential.base, exponent, where, dtype)
+    rotations = tuple((turn.op, turn.element) for turn in term.rotations)
+    weight = Phi(element, maximum, (), (), where, dtype)
+    powers: dict[Centre, int] = {}
+    centres = []
+    for shift in term.shifts:
+        centre = _centre(shift, weight, dtype, view, signs)
+        centres.append(centre)
+        powers[centre] = powers.get(centre, 0) + shift.power
+    top = Phi(element, maximum, _ordered(powers), _turns(rotations), where, dtype)
+    return CarriedTerm(term, top, tuple(centres))
+
+
+def _ordered(powers: Mapping[Centre, int]) -> tuple[tuple[Centre, int], ...]:
+    """Return the powers in an order that does not depend on who wrote them first."""
+    return tuple(sorted(powers.items(), key=lambda pair: to_text(pair[0].element)))
+
+
+def _turns(rotations: Iterable[Turn]) -> tuple[Turn, ...]:
+    return tuple(sorted(rotations, key=lambda turn: (to_text(turn[1]), turn[0])))
+
+
+def _centre(shift: Shift, weight: Phi, dtype: DType, view: View, signs: Signs) -> Centre:
+    """Return the running mean around which a shifted factor is kept.
+
+    Under a weight that is never negative the mean is the weighted one: then the sum of the
+    weighted first powers stays near 0, and moving even powers adds terms of one sign only. A
+    weight of unknown sign, or one with axes of its own, has no part in the mean.
+    """
+    if dtype.kind != "float":
+        return Centre(shift.element, None, dtype)
+    element = view.build.convert(shift.element, dtype)
+    if not own_weight(shift, weight, view, signs):
+        weight = replace(weight, element=None, maximum=None)
+    return Centre(element, weight, dtype)
+
+
+def own_weight(shift: Shift, weight: Phi, view: View, signs: Signs) -> bool:
+    """Return whether the running mean of a shift takes the weight into account."""
+    if weight.element is not None and not signs.nonnegative(weight.element):
+        return False
+    own = [*shift.element.type.axes, *shift.context.type.axes]
+    if weight.condition is not None:
+        own += weight.condition.type.axes
+    others = frozenset[str]().union(*(part.type.axes for part in _parts(weight)))
+    return others <= frozenset(own).union(view.axes)
+
+
+def _parts(phi: Phi) -> list[Expr]:
+    """Return the expressions that a phi is made of."""
+    parts = [part for part in (phi.element, phi.condition) if part is not None]
+    if phi.maximum is not None:
+        parts.append(phi.maximum.element)
+        if phi.maximum.condition is not None:
+            parts.append(phi.maximum.condition)
+    for centre, _ in phi.centres:
+        parts.append(centre.element)
+        if centre.weight is not None:
+            parts.extend(_parts(centre.weight))
+    parts.extend(y for _, y in phi.rotations)
+    return parts
+
+
+def axes_of(phi: Phi, build: Builder) -> tuple[str, ...]:
+    """Return the axes that a phi varies with, the swept ones included."""
+    return build.union(part.type.axes for part in _parts(phi))
+
+
+def value(phi: Phi, at: Point, build: Builder) -> Expr:
+    """Return phi(x, c) with the reference points c as `at` says."""
+    factors: list[Expr] = []
+    if phi.maximum is not None:
+        exponent = build.sub(phi.maximum.element, at(phi.maximum))
+        factors.append(build.apply(phi.maximum.base, exponent))
+    if phi.element is not None:
+        factors.append(phi.element)
+    for centre, power in phi.centres:
+        distance = centre.element
+        if centre.weight is not None:
+            distance = build.sub(distance, at(centre))
+        factors.append(_power(distance, power, build))
+    factors.extend(build.apply(op, y) for op, y in phi.rotations)
+    result = factors[0] if factors else build.convert(1, phi.dtype)
+    for factor in factors[1:]:
+        result = build.mul(result, factor)
+    return build.convert(result, phi.dtype)
+
+
+def _power(base: Expr, power: int, build: Builder) -> Expr:
+    result = base
+    for _ in range(power - 1):
+        result = build.mul(result, base)
+    return result
+
+
+def move(phi: Phi, decay: Point, step: Point, sums: Sums, build: Builder) -> Expr:
+    """Return the sum of phi at new reference points from sums at old ones.
+
+    Args:
+        phi: What is summed.
+        decay: exp(c - c') for a maximum.
+        step: c - c' for a centre.
+        sums: The sums at the old reference points.
+        build: Typed constructors.
+    """
+    steps = [(centre, power, step) for centre, power in phi.centres if centre.weight is not None]
+    fixed = tuple((centre, power) for centre, power in phi.centres if centre.weight is None)
+    base = replace(phi, centres=fixed)
+    moved = _expand(base, [(c, k, s(c)) for c, k, s in steps], sums, build)
+    if phi.maximum is not None:
+        moved = build.mul(moved, decay(phi.maximum))
+    return moved
+
+
+def _expand(
+    phi: Phi, shifts: list[tuple[Centre, int, Expr]], sums: Sums, build: Builder
+) -> Expr:
+    """Return the sum of phi times the product of (d + (y - c))^k over `shifts`, by Horner's rule."""
+    if not shifts:
+        return build.convert(sums(phi), phi.dtype)
+    (centre, power, distance), *rest = shifts
+    total: Expr | None = None
+    for i in range(power + 1):
+        # Coefficient of (y - c)^i, times what is left of the powers of d.
+        part = _expand(_raised(phi, centre, i), rest, sums, build)
+        if comb(power, i) > 1:
+            part = build.mul(comb(power, i), part)
+        total = part if total is None else build.add(build.mul(total, distance), part)
+    assert total is not None
+    return total
+
+
+def _raised(phi: Phi, centre: Centre, power: int) -> Phi:
+    """Return phi with `power` more of (y - c); the order of centres is kept canonical."""
+    if power == 0:
+        return phi
+    powers = dict(phi.centres)
+    powers[centre] = powers.get(centre, 0) + power
+    return replace(phi, centres=_ordered(powers))
+
+
+Distances = Callable[[Shift, Centre], Expr]
+"""c - u for a shift, exact where the context is a mean that is kept about c."""
+
+
+def finish(
+    carried: CarriedTerm, at: Point, distance: Distances, sums: Sums, build: Builder
+) -> Expr:
+    """Return the term's sum at its own contexts, from sums at reference points."""
+    term = carried.term
+    base = replace(carried.top, centres=(), rotations=())
+    shifts = [
+        (centre, shift.power, distance(shift, centre))
+        for shift, centre in zip(term.shifts, carried.centres, strict=True)
+    ]
+    result = _turned(base, list(term.rotations), shifts, sums, build)
+    if term.exponential is not None and carried.top.maximum is not None:
+        exponent = build.sub(at(carried.top.maximum), term.exponential.context)
+        result = build.mul(build.apply(term.exponential.base, exponent), result)
+    if term.number == -1:
+        result = build.neg(result)
+    elif term.number != 1:
+        result = build.mul(term.number, result)
+    for factor in term.factors:
+        result = apply_factor(result, factor, build)
+    return result
+
+
+def _turned(
+    phi: Phi,
+    turns: list[Rotation],
+    shifts: list[tuple[Centre, int, Expr]],
+    sums: Sums,
+    build: Builder,
+) -> Expr:
+    """Return the sum of phi times cos(y - u) or sin(y - u) for each of `turns`."""
+    if not turns:
+        return _expand(phi, shifts, sums, build)
+    turn, *rest = turns
+
+    def part(op: Literal["cos", "sin"]) -> Expr:
+        rotations = _turns((*phi.rotations, (op, turn.element)))
+        return _turned(replace(phi, rotations=rotations), rest, shifts, sums, build)
+
+    cosine = build.mul(build.apply("cos", turn.context), part(turn.op))
+    if turn.op == "cos":
+        return build.add(cosine, build.mul(build.apply("sin", turn.context), part("sin")))
+    return build.sub(cosine, build.mul(build.apply("sin", turn.context), part("cos")))
+
+
+def apply_factor(result: Expr, factor: Factor, build: Builder) -> Expr:
+    """Apply what left the sum, as it was written."""
+    if factor.op == "where":
+        return build.where(factor.value, result, build.convert(0, result.type.dtype))
+    return build.apply(factor.op, result, factor.value)
+
+
+def rank(carried: tuple[CarriedTerm, ...]) -> int:
+    """Return the number of different sums that the terms need."""
+    return len({phi for term in carried for phi in term.basis()})
+
+
+def tensor_rank(term: Term) -> int:
+    """Return an upper bound of a term's rank without choosing reference points."""
+    shifts = prod(shift.power + 1 for shift in term.shifts)
+    return shifts * 2 ** len(term.rotations)
