@@ -106,6 +106,8 @@ def _definition_end(text: str, header: str) -> int:
     block = None
     stop = 0
     for line in logical_lines(text):
+        if stop == 0 and "\n" in text[: line.start]:
+            return 0
         if block is None:
             if re.match(header, text[line.start :]):
                 block = line.indent
