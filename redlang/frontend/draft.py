@@ -7,7 +7,7 @@ live in the draft, under names that are unique in the program.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -87,12 +87,19 @@ class Tuple:
     parts: tuple[Expr, ...]
 
 
+class SilencedError(RedlangError):
+    """Something that follows from a mistake that was reported; nobody sees it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Poison:
     """The value of a name whose definition has a mistake; what reads it stays silent."""
 
 
 Value: TypeAlias = Expr | ArrayView | Tuple | Poison
+
+
+Body: TypeAlias = Callable[["Frame"], tuple[Expr | None, ...]]
 
 
 @dataclass(slots=True)
@@ -105,7 +112,9 @@ class Draft:
         axes: Every axis, in the kernel's order.
         conditions: When the elements of a definition are there, for those that may be absent.
         shared: Reductions by value, so that an equal one is not computed twice.
+        doubtful: Whether a parameter has a mistake, so that axes may be unknown for that reason.
         active: The bodies that are being inlined now, to find recursion.
+        body: Resolves the statements of a frame: macros are inlined from inside expressions.
     """
 
     name: str
@@ -121,7 +130,9 @@ class Draft:
     shared: dict[Reduce, tuple[Ref, ...]] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
     errors: list[RedlangError] = field(default_factory=list)
+    doubtful: bool = False
     active: list[syntax.Syntax] = field(default_factory=list)
+    body: Body = field(default=lambda frame: ())
 
     @property
     def build(self) -> Builder:
@@ -257,6 +268,7 @@ class Frame:
         prefix: Stands before the names that the body gives to the program.
         fixed: Names that cannot be assigned: parameters.
         named_by_subscript: Axes of the kernel that were first named by a subscript.
+        misused: Names that were assigned by mistake; what reads them stays silent.
         called: Where the kernel calls this body (through others); None in the kernel itself.
         inline: Whether locals are values rather than definitions (methods of monoids).
         path: The calls that lead here, outermost first, for messages.
@@ -270,6 +282,7 @@ class Frame:
     axes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     fixed: set[str] = field(default_factory=set)
     named_by_subscript: set[str] = field(default_factory=set)
+    misused: set[str] = field(default_factory=set)
     prefix: str = ""
     called: Span | None = None
     inline: bool = False
@@ -281,6 +294,8 @@ class Frame:
 
     def report(self, error: RedlangError, span: Span) -> None:
         """Note a mistake of this body, at `span` unless the error knows better."""
+        if isinstance(error, SilencedError):
+            return
         if error.source is None:
             error.source = self.source
             if self.called is not None or error.span is None:
@@ -291,5 +306,5 @@ class Frame:
         self.draft.errors.append(error)
 
     def known(self) -> list[str]:
-        """Return the names that have a meaning in this body."""
+        """Return the names that have a value in this body."""
         return [*self.bindings, *(name for name in self.axes if name.isidentifier())]

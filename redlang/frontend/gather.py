@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from redlang.errors import AxisError
 from redlang.frontend.draft import ArrayView, Draft
 from redlang.frontend.typing import require_integer
+from redlang.frontend.wording import are, counted
 from redlang.ir.program import Apply, Cast, Dim, Expr, Index, Literal, Load, Size
 from redlang.ir.types import I64, Type, compute_type
 from redlang.source import Span
@@ -60,9 +61,9 @@ def subscript(
     """
     name = view.param.name
     if len(places) != len(view.dims):
-        dims = "dimension" if len(view.dims) == 1 else "dimensions"
         raise AxisError(
-            f"{name} has {len(view.dims)} {dims}, and {len(places)} subscripts are given",
+            f"{name} has {counted(len(view.dims), 'dimension')}, and "
+            f"{counted(len(places), 'subscript')} {are(len(places))} given",
             hint=f"one subscript for each of: {' '.join(map(_dim_text, view.dims)) or 'nothing'}",
             span=span,
         )

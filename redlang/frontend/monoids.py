@@ -24,10 +24,10 @@ from collections.abc import Sequence
 from redlang.errors import AbsenceError, DTypeError, RedlangError, UnknownNameError
 from redlang.frontend import syntax
 from redlang.frontend.draft import Frame, Tuple, Value
-from redlang.frontend.macros import Body
 from redlang.frontend.reductions import check_axes
 from redlang.frontend.scope import UserMonoid
 from redlang.frontend.typing import coerce, promote
+from redlang.frontend.wording import are, counted
 from redlang.ir.program import Expr, Monoid, Reduce, Ref
 from redlang.ir.types import BOOL, DType, Type
 
@@ -40,7 +40,6 @@ def reduce(
     entity: UserMonoid,
     axes: Sequence[str],
     operands: Sequence[Expr],
-    body: Body,
 ) -> Reduce | None:
     """Return the reduction of `operands` by a user's monoid; None if it has a mistake.
 
@@ -51,7 +50,7 @@ def reduce(
         raise UnknownNameError("a monoid's methods reduce nothing", span=node.span)
     span = frame.at(node.span)
     check_axes(node.function.text, axes, operands, node.span)
-    monoid = _Resolver(frame, node, entity, body).monoid([o.type.dtype for o in operands])
+    monoid = _Resolver(frame, node, entity).monoid([o.type.dtype for o in operands])
     if monoid is None:
         return None
     kept = frame.draft.order(
@@ -64,8 +63,8 @@ def reduce(
 class _Resolver:
     """Resolves the methods of one monoid for given element types."""
 
-    def __init__(self, frame: Frame, node: syntax.Call, entity: UserMonoid, body: Body) -> None:
-        self.frame, self.node, self.entity, self.body = frame, node, entity, body
+    def __init__(self, frame: Frame, node: syntax.Call, entity: UserMonoid) -> None:
+        self.frame, self.node, self.entity = frame, node, entity
         self.methods = {method.name: method for method in entity.syntax.methods}
 
     def monoid(self, elements: Sequence[DType]) -> Monoid | None:
@@ -120,8 +119,8 @@ class _Resolver:
     def _same_length(self, method: str, parts: Sequence[object], states: Sequence[object]) -> None:
         if len(parts) != len(states):
             raise DTypeError(
-                f"{method} of monoid {self.entity.syntax.name} gives {len(parts)} parts, and init "
-                f"gives {len(states)}",
+                f"{method} of monoid {self.entity.syntax.name} gives "
+                f"{counted(len(parts), 'part')}, and init gives {len(states)}",
                 span=self.node.span,
             )
 
@@ -144,14 +143,13 @@ class _Resolver:
             frame.report(error, method.span)
             return None
         frame.fixed = set(frame.bindings)
-        resolved = self.body(frame)
-        if resolved is None:
-            return None
-        parts, statement = resolved
+        parts = outer.draft.body(frame)
         for part in parts:
             if part is not None and part.type.absent:
                 problem = f"{label} may return something absent"
-                frame.report(AbsenceError(problem, hint="where(c, a, b) chooses"), statement.span)
+                frame.report(
+                    AbsenceError(problem, hint="where(c, a, b) chooses"), method.body[-1].span
+                )
                 return None
         return None if any(part is None for part in parts) else [p for p in parts if p is not None]
 
@@ -166,8 +164,8 @@ class _Resolver:
             if len(candidate) == len(names):
                 return dict(zip(names, candidate, strict=True))
         raise DTypeError(
-            f"{label} has {len(names)} parameters, and {len(values)} "
-            f"{'value is' if len(values) == 1 else 'values are'} given",
+            f"{label} has {counted(len(names), 'parameter')}, and "
+            f"{counted(len(values), 'value')} {are(len(values))} given",
             span=method.span,
         )
 

@@ -7,9 +7,20 @@ from typing import TypeAlias
 from redlang.errors import AxisError, DTypeError, RedlangError, UnknownNameError
 from redlang.frontend import scope as outside
 from redlang.frontend.builtins import BUILTINS, CONSTANTS, did_you_mean
-from redlang.frontend.draft import ArrayView, Capture, Draft, Frame, Poison, Tuple, Used, Value
+from redlang.frontend.draft import (
+    ArrayView,
+    Capture,
+    Draft,
+    Frame,
+    Poison,
+    SilencedError,
+    Tuple,
+    Used,
+    Value,
+)
 from redlang.frontend.gather import read
 from redlang.frontend.signature import scalar_value
+from redlang.frontend.wording import letters, named
 from redlang.ir.program import Expr, Ref, ScalarParam
 from redlang.ir.types import BOOL, F64, I64, DType
 from redlang.source import Span
@@ -25,6 +36,8 @@ def name(frame: Frame, text: str, span: Span) -> Expr | None:
     Raises:
         UnknownNameError: It means nothing, or nothing that has a value.
     """
+    if text in frame.misused:
+        return None
     if text in frame.bindings:
         return _value(frame, text, frame.bindings[text], span)
     if text in frame.axes:
@@ -60,9 +73,12 @@ def axes_of(frame: Frame, text: str, span: Span) -> tuple[str, ...]:
 
 def no_axis(frame: Frame, text: str, span: Span) -> RedlangError:
     """Return the error for a name that stands where an axis belongs."""
-    hint = did_you_mean(text, frame.axes)
-    if not hint and frame.axes:
-        hint = f"axes are {', '.join(frame.axes)}"
+    if frame.draft.doubtful:
+        return SilencedError("an axis of a parameter that has a mistake")
+    known = named(frame.axes)
+    hint = did_you_mean(text, known)
+    if not hint and known:
+        hint = f"axes are {', '.join(known)}"
     what = "a value" if text in frame.bindings else "no axis of this kernel"
     return AxisError(f"{text} is {what}", hint=hint, span=span)
 
@@ -143,7 +159,7 @@ def _value(frame: Frame, text: str, value: Value, span: Span) -> Expr | None:
                 return parts[0]
             raise DTypeError(
                 f"{text} has {len(parts)} parts",
-                hint=f"take it apart: {', '.join('abcdefgh'[: len(parts)])} = {text}",
+                hint=f"take it apart: {letters(len(parts))} = {text}",
                 span=span,
             )
         case Ref(known, type_):
@@ -195,7 +211,7 @@ def _foreign(entity: outside.Foreign, text: str, span: Span) -> RedlangError:
 
 
 def _unknown(frame: Frame, text: str, span: Span) -> RedlangError:
-    candidates = [*frame.known(), *BUILTINS, *frame.scope.candidates(text)]
+    candidates = [*frame.known(), *CONSTANTS, *frame.scope.candidates(text)]
     hint = did_you_mean(text, candidates)
     return UnknownNameError(
         f"{text} is no parameter, axis, local, builtin or number from outside",

@@ -66,7 +66,7 @@ def check_axes(op: str, axes: Sequence[str], operands: Sequence[Expr], span: Spa
             raise AxisError(
                 f"{op} reduces axis {axis}, which its operand does not have "
                 f"({_axes_text(operands)})",
-                hint=_missing_hint(op, axis),
+                hint=_constant_hint(op, axis),
                 span=span,
             )
 
@@ -166,7 +166,16 @@ def _axes_text(operands: Sequence[Expr]) -> str:
     return f"it has {' '.join(axes)}" if axes else "it has no axes"
 
 
-def _missing_hint(op: str, axis: str) -> str:
-    if op in ("sum", "mean"):
-        return f"to add a constant along {axis} write size({axis}) * ..."
-    return ""
+def _constant_hint(op: str, axis: str) -> str:
+    """Say what a reduction of something that does not vary along `axis` is."""
+    match op:
+        case "sum":
+            return f"the sum of something constant along {axis} is size({axis}) * ..."
+        case "prod":
+            return f"the product of something constant along {axis} is (...) ** size({axis})"
+        case "count":
+            return f"something constant along {axis} counts where(..., size({axis}), 0) times"
+        case "max" | "min" | "mean" | "any" | "all":
+            return f"the {op} of something constant along {axis} is that value itself"
+        case _:
+            return ""

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from redlang.errors import report
 from redlang.frontend import syntax
 from redlang.frontend.draft import Capture, Draft, Frame, Signature, Used
-from redlang.frontend.expressions import body
 from redlang.frontend.results import results
 from redlang.frontend.scope import Scope
 from redlang.frontend.signature import declare_parameters
-from redlang.ir.program import Program, Result
+from redlang.frontend.statements import body, returned_places
+from redlang.ir.program import Program
 from redlang.source import SourceText
 
 __all__ = ["Capture", "Resolution", "Signature", "Used", "resolve", "resolve_fully"]
@@ -59,17 +59,12 @@ def resolve_fully(
     function: syntax.Function, source: SourceText, signature: Signature, scope: Scope
 ) -> Resolution:
     """Return the program of a kernel and what it takes from outside; see `resolve`."""
-    draft = Draft(function.name, signature, active=[function])
+    draft = Draft(function.name, signature, active=[function], body=body)
     frame = Frame(draft, function, source, scope)
     declare_parameters(frame)
-    returned = body(frame)
-    returns: tuple[Result, ...] = ()
-    if returned is not None:
-        values, statement = returned
-        places = [value.span for value in statement.values]
-        if len(places) != len(values):
-            places = [statement.values[0].span] * len(values)
-        returns = results(frame, values, places, statement.span)
+    values = body(frame)
+    whole, places = returned_places(function, len(values))
+    returns = results(frame, values, places, whole)
     report(draft.errors, source)
     definitions = tuple(dict.fromkeys(draft.definitions.values()))
     params = (*draft.params.values(), *draft.captured.values())

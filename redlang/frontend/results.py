@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from redlang.errors import AbsenceError, AxisError, RedlangError
 from redlang.frontend import syntax
 from redlang.frontend.builtins import did_you_mean
-from redlang.frontend.draft import Draft, Frame
+from redlang.frontend.draft import Draft, Frame, SilencedError
 from redlang.frontend.gather import inside, ragged_axis
 from redlang.frontend.reductions import anonymous
 from redlang.frontend.scope import Number
 from redlang.frontend.signature import check_name, declare_extent, element_type
 from redlang.frontend.typing import storage_promotion
+from redlang.frontend.wording import are, counted, named
 from redlang.ir import walk
 from redlang.ir.program import ArrayParam, Cast, Dim, Expr, Fill, Load, Mask, Ref, Result
 from redlang.ir.types import DType
@@ -27,8 +28,8 @@ def results(
     if annotations is not None and len(annotations) != len(values):
         frame.report(
             AxisError(
-                f"{len(values)} {_plural('result', len(values))} are returned, and the annotation "
-                f"describes {len(annotations)}".replace("1 result are", "1 result is"),
+                f"{counted(len(values), 'result')} {are(len(values))} returned, and the "
+                f"annotation describes {len(annotations)}",
                 hint='one string for each result: -> ("b m", "b")',
                 span=whole,
             ),
@@ -66,7 +67,9 @@ def _check_annotation(frame: Frame, annotation: syntax.ArrayAnnotation) -> None:
                 )
             seen.add(spec.name)
             if spec.extent is None and spec.name not in frame.axes:
-                hint = did_you_mean(spec.name, frame.axes)
+                if frame.draft.doubtful:
+                    raise SilencedError("an axis of a parameter that has a mistake")
+                hint = did_you_mean(spec.name, named(frame.axes))
                 raise AxisError(
                     f"{spec.name} is no axis of this kernel",
                     hint=hint or f"an axis of known extent: {spec.name}=8",
@@ -204,7 +207,3 @@ def _arrays(draft: Draft, value: Expr) -> list[ArrayParam]:
                 queue.extend(walk.expressions(draft.value_of(node)))
     params = [draft.params[name] for name in names]
     return [param for param in params if isinstance(param, ArrayParam)]
-
-
-def _plural(noun: str, count: int) -> str:
-    return noun if count == 1 else f"{noun}s"

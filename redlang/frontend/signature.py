@@ -26,10 +26,6 @@ def declare_parameters(frame: Frame) -> None:
         value: Value = Poison()
         try:
             check_name(parameter.name, "parameter", parameter.span)
-            if parameter.name in frame.bindings:
-                raise UnknownNameError(
-                    f"two parameters are called {parameter.name}", span=parameter.span
-                )
             if parameter.name in axis_names:
                 raise AxisError(
                     f"{parameter.name} is both a parameter and an axis",
@@ -39,6 +35,7 @@ def declare_parameters(frame: Frame) -> None:
             value = _parameter(frame, parameter)
         except RedlangError as error:
             frame.report(error, parameter.span)
+            frame.draft.doubtful = True
         frame.bindings[parameter.name] = value
         frame.fixed.add(parameter.name)
 
@@ -123,13 +120,13 @@ def _scalar(draft: Draft, parameter: syntax.Parameter, dtype: DType, *, weak: bo
 def _array(frame: Frame, parameter: syntax.Parameter, annotation: syntax.ArrayAnnotation) -> Value:
     draft = frame.draft
     dtype = draft.signature.dtypes.get(parameter.name, F32)
+    dims = _dims(frame, annotation)
     if annotation.dtype is not None:
         dtype = element_type(annotation.dtype, annotation.span)
     if parameter.default is not None:
         raise DTypeError(
             f"{parameter.name} is an array and cannot have a default", span=parameter.span
         )
-    dims = _dims(frame, annotation)
     if dims is None:
         return Poison()
     array = ArrayParam(parameter.name, dims, dtype, parameter.span)
@@ -178,6 +175,7 @@ def _dims(frame: Frame, annotation: syntax.ArrayAnnotation) -> tuple[Dim, ...] |
                 names.append(_axis(frame, axis, seen))
             except RedlangError as error:
                 frame.report(error, axis.span)
+                frame.draft.doubtful = True
                 good = False
         dims.append(Dim(tuple(names)))
     if not good:

@@ -1,0 +1,165 @@
+"""Calls of builtins: element functions, casts, `where`, `fill`, `size`, and reductions.
+
+Operands come resolved; what is checked here is that the call has a meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from redlang.errors import AxisError, DTypeError, KernelSyntaxError, RedlangError, UnknownNameError
+from redlang.frontend import names, reductions, syntax
+from redlang.frontend.builtins import ELEMENTS, SCALARS
+from redlang.frontend.draft import Frame
+from redlang.frontend.signature import check_name
+from redlang.frontend.typing import cast, coerce, promote, require_bool
+from redlang.frontend.wording import are, counted, named
+from redlang.ir.program import Expr, Reduce
+from redlang.ir.types import BOOL, DTYPES
+from redlang.source import Span
+
+
+def builtin(frame: Frame, node: syntax.Call, operands: Sequence[Expr] | None) -> Expr | None:
+    """Return the value of a builtin that is no reduction; None if an operand has a mistake.
+
+    Raises:
+        RedlangError: The call has no meaning.
+    """
+    text, span = node.function.text, frame.at(node.span)
+    if node.axes:
+        raise AxisError(f"{text} reduces nothing and takes no axes", span=node.axes[0].span)
+    if node.keywords:
+        raise KernelSyntaxError(f"{text} takes no keywords", span=node.keywords[0].span)
+    if text in SCALARS:
+        raise UnknownNameError(
+            f"{text} is for annotations; a cast names its element type",
+            hint=f"{SCALARS[text]}(x)",
+            span=node.function.span,
+        )
+    _check_arity(text, len(node.arguments), node.span)
+    if operands is None:
+        return None
+    if text in DTYPES:
+        return cast(operands[0], DTYPES[text], span)
+    if text == "fill":
+        return _fill(frame, operands[0], operands[1], span)
+    if text == "where" and len(operands) == 2:
+        require_bool(operands[0], "the condition of where", "compare it: where(c != 0, a)")
+        return frame.draft.build.mask(operands[0], operands[1], span=span)
+    return frame.draft.apply(text, *operands, span=span)
+
+
+def _check_arity(text: str, number: int, span: Span) -> None:
+    arity = {"fill": (2,), "where": (2, 3)}.get(text, (ELEMENTS.get(text, 1),))
+    if number in arity:
+        return
+    hint = ""
+    if text in ("minimum", "maximum") and number == 1:
+        hint = f"to reduce an axis write {text[:3]}[n](x)"
+    elif text == "fill":
+        hint = "fill(x, 0) gives absent elements the value 0"
+    wanted = " or ".join((*map(str, arity[:-1]), counted(arity[-1], "argument")))
+    problem = f"{text} takes {wanted}, and {number} {are(number)} given"
+    raise DTypeError(problem, hint=hint, span=span)
+
+
+def _fill(frame: Frame, operand: Expr, value: Expr, span: Span) -> Expr:
+    """Return `fill(operand, value)`; where nothing can be absent it is the operand."""
+    dtype, _ = promote([operand.type, value.type])
+    if operand.type.dtype is value.type.dtype is BOOL:
+        dtype = BOOL
+    operand = coerce(operand, dtype)
+    if not operand.type.absent:
+        return operand
+    return frame.draft.build.fill(operand, coerce(value, dtype), span=span)
+
+
+def size(frame: Frame, node: syntax.Call) -> Expr:
+    """Return `size(n)`, for several axes the product of their extents.
+
+    Raises:
+        AxisError: An argument is no axis.
+    """
+    axes: list[str] = []
+    for argument in node.arguments:
+        if not isinstance(argument, syntax.Name) or argument.text not in frame.axes:
+            what = f"{argument.text} is" if isinstance(argument, syntax.Name) else "this is"
+            known = named(frame.axes)
+            raise AxisError(
+                f"size takes an axis, and {what} none",
+                hint=f"axes are {', '.join(known)}" if known else "",
+                span=argument.span,
+            )
+        axes += names.axes_of(frame, argument.text, argument.span)
+    if not axes or node.axes or node.keywords:
+        raise AxisError("size takes an axis in parentheses", hint="size(n)", span=node.span)
+    return frame.draft.product(axes, frame.at(node.span))
+
+
+def reduction(
+    frame: Frame, node: syntax.Call, axes: Sequence[str] | None, operands: Sequence[Expr] | None
+) -> Expr | Reduce | None:
+    """Return a builtin reduction, or the value of a mean; None if a part has a mistake.
+
+    Raises:
+        RedlangError: The call has no meaning.
+    """
+    op, span = node.function.text, frame.at(node.span)
+    if node.keywords:
+        raise KernelSyntaxError(f"{op} takes no keywords", span=node.keywords[0].span)
+    wanted, number = (2 if op == "topk" else 1), len(node.arguments)
+    if number != wanted:
+        hint = "topk[e](p, 8)" if op == "topk" else f"{op}[n](x)"
+        if op in ("max", "min") and number > 1 and not node.axes:
+            hint = f"of several values it is {op}imum(a, b)"
+        raise DTypeError(
+            f"{op} takes {counted(wanted, 'argument')}, and {number} {are(number)} given",
+            hint=hint,
+            span=node.span,
+        )
+    if frame.inline:
+        raise UnknownNameError("a monoid's methods reduce nothing", span=node.span)
+    new_axis = _new_axis(frame, node) if op == "topk" else None
+    if operands is None or axes is None:
+        return None
+    if op == "mean":
+        return reductions.mean(frame.draft, axes, operands[0], span)
+    if op == "topk":
+        return reductions.topk(frame.draft, axes, new_axis, operands[0], operands[1], span)
+    return reductions.reduce(frame.draft, op, axes, operands[0], span)
+
+
+def reduced_axes(frame: Frame, node: syntax.Call) -> list[str] | None:
+    """Return the axes between the brackets of a reduction; None if one has a mistake."""
+    axes: list[str] = []
+    good = True
+    for binding in node.axes:
+        try:
+            if binding.target is not None and node.function.text != "topk":
+                problem = f"{node.function.text} makes no new axis"
+                raise AxisError(problem, hint="only topk does", span=binding.span)
+            axes += names.axes_of(frame, binding.name, binding.span)
+        except RedlangError as error:
+            frame.report(error, binding.span)
+            good = False
+    return axes if good else None
+
+
+def _new_axis(frame: Frame, node: syntax.Call) -> str | None:
+    """Return the axis that `topk[e:j]` makes, declared or not; None for an anonymous one."""
+    targets = [binding.target for binding in node.axes if binding.target is not None]
+    if not targets:
+        return None
+    if len(targets) > 1 or node.axes[-1].target is None:
+        raise AxisError("topk makes one axis, named behind the last: topk[h, w:j]", span=node.span)
+    target = targets[0]
+    if target in frame.axes:
+        if len(frame.axes[target]) != 1:
+            raise AxisError(f"{target} stands for several axes here", span=node.span)
+        return frame.axes[target][0]
+    if target in frame.bindings:
+        raise AxisError(f"{target} is a value and cannot name an axis", span=node.axes[-1].span)
+    check_name(target, "axis", node.axes[-1].span)
+    unique = frame.draft.fresh(f"{frame.prefix}{target}")
+    frame.axes[target] = (unique,)
+    return unique
