@@ -40,6 +40,14 @@ def _scaled(x: types.Type, n: types.Type) -> types.Type | None:
     return x if isinstance(x, types.Float) and n == types.int64 else None
 
 
+def _counted(x: types.Type) -> types.Type | None:
+    return types.int64 if isinstance(x, types.Float) else None
+
+
+def _ranked(x: types.Type, best: types.Type, place: types.Type) -> types.Type | None:
+    return types.boolean if x == best and place == types.int64 else None
+
+
 def _to(computed: types.Type) -> Any:
     """Return a vocabulary function that changes the compute type."""
 
@@ -90,6 +98,10 @@ def vocabulary() -> dict[str, Any]:
         "clip": intrinsic("clip", 3, _same, cpu_scalar.clip),
         "floor_divide": intrinsic("floor_divide", 2, _same, cpu_scalar.floor_divide),
         "modulo": intrinsic("modulo", 2, _same, cpu_scalar.modulo),
+        "fraction": intrinsic("fraction", 1, _floating, cpu_scalar.fraction),
+        "exponent": intrinsic("exponent", 1, _counted, cpu_scalar.exponent),
+        "ranks_above": intrinsic("ranks_above", 3, _ranked, cpu_scalar.ranks_above),
+        "ranks_below": intrinsic("ranks_below", 3, _ranked, cpu_scalar.ranks_below),
         "is_nan": intrinsic("is_nan", 1, _test, Value.is_nan),
         "is_finite": intrinsic("is_finite", 1, _test, cpu_scalar.is_finite),
         "select": intrinsic("select", 3, _chosen, Value.choose),

@@ -7,8 +7,9 @@ in int64, `//` and `%` floor and give 0 by zero, floats become integers toward z
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-from redlang.targets.llvm import I1, Value
+from redlang.targets.llvm import I1, I64, Value
 
 
 def maximum(a: Value, b: Value) -> Value:
@@ -107,3 +108,58 @@ def _float_divide(a: Value, b: Value) -> tuple[Value, Value]:
 def logical_not(x: Value) -> Value:
     """Invert a truth value or the bits of an integer."""
     return x ^ (1 if x.type == I1 else -1)
+
+
+def fraction(x: Value) -> Value:
+    """Return the mantissa of x in [1/2, 1), with its sign; 0, infinities and NaN as they are."""
+    bits, _, ordinary = _taken_apart(x)
+    form = _FORMATS[x.bits().type.width]
+    half = (form.bias - 1) << form.mantissa
+    fraction_ = (bits & ~(form.top << form.mantissa) | half).from_bits()
+    return ordinary.choose(fraction_, x)
+
+
+def exponent(x: Value) -> Value:
+    """Return n as int64 with x = fraction(x) * 2^n; 0 for 0, infinities and NaN."""
+    _, power, ordinary = _taken_apart(x)
+    power = power if power.type == I64 else power.sign_extend(I64)
+    return ordinary.choose(power, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    mantissa: int
+    bias: int
+    top: int
+
+
+_FORMATS = {32: _Format(23, 127, 0xFF), 64: _Format(52, 1023, 0x7FF)}
+
+
+def _taken_apart(x: Value) -> tuple[Value, Value, Value]:
+    """Return the bits of x scaled out of the denormals, its exponent, and if x is finite, not 0."""
+    form = _FORMATS[x.bits().type.width]
+    small = abs(x) < 2.0 ** (1 - form.bias)
+    bits = small.choose(x * 2.0**form.mantissa, x).bits()
+    raised = small.choose(bits.constant(form.mantissa), 0)
+    power = (bits.shift_in_zeros(form.mantissa) & form.top) - (form.bias - 1) - raised
+    return bits, power, is_finite(x) & x.differs(0.0)
+
+
+def ranks_above(x: Value, best: Value, place: Value) -> Value:
+    """Say whether x comes before an entry of a list of largest values; NaN comes first of all.
+
+    An entry whose place is negative is empty.
+    """
+    return _ranks(x, best, place, x > best)
+
+
+def ranks_below(x: Value, best: Value, place: Value) -> Value:
+    """Say whether x comes before an entry of a list of smallest values."""
+    return _ranks(x, best, place, x < best)
+
+
+def _ranks(x: Value, best: Value, place: Value, beats: Value) -> Value:
+    if x.is_float:
+        beats = (x.is_nan() | beats) & (best.is_nan() ^ 1)
+    return (place < 0) | beats

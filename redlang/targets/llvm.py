@@ -90,6 +90,8 @@ class Value:
     def __abs__(self) -> Value:
         if self.is_float:
             return self.call("fabs")
+        if self.unsigned:
+            return self
         return self.call("abs", Value(self.builder, ir.Constant(I1, 0)))
 
     def __and__(self, other: Number) -> Value:

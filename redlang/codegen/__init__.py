@@ -1,0 +1,1 @@
+"""Loops → text for a target's compiler."""

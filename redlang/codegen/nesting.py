@@ -1,0 +1,256 @@
+"""Which element steps share which loops.
+
+Steps of a straight line are put into one nest of loops, outermost axis first: all steps that run over
+an axis share its loop as long as none of them needs a result that this loop only completes (a fold
+over the axis). Everything else about a value is then visible in the tree: a value whose definition
+and uses lie in one iteration needs no memory.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from redlang.codegen.steps import Begin, Step, step_axes, step_expressions, step_reads, step_writes
+from redlang.ir import loops, walk
+from redlang.ir.program import Index, Load
+
+
+@dataclass(slots=True, eq=False)
+class Leaf:
+    """A step at one point of all loops around it."""
+
+    step: Step
+
+
+@dataclass(slots=True, eq=False)
+class For:
+    """A loop over the current range of an axis."""
+
+    axis: str
+    body: list[Node]
+
+
+@dataclass(slots=True, eq=False)
+class Tiles:
+    """A loop over tiles of an axis."""
+
+    loop: loops.Loop
+    body: list[Node]
+
+    @property
+    def axis(self) -> str:
+        """Return the axis."""
+        return self.loop.axis
+
+
+@dataclass(slots=True, eq=False)
+class If:
+    """One of two bodies."""
+
+    branch: loops.Branch
+    then: list[Node]
+    otherwise: list[Node]
+
+
+@dataclass(slots=True, eq=False)
+class Multiply:
+    """A matrix product of two operands that are in memory."""
+
+    contract: loops.Contract
+
+
+Node: TypeAlias = Leaf | For | Tiles | If | Multiply
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What nesting needs to know of a kernel.
+
+    Attributes:
+        order: The program's axes.
+        slots: The axis that counts the slots of each top-k value.
+        axes: The axes of every value.
+        unit: The axis along which each array, result and workspace has stride 1, if any.
+        votes: Further votes for the innermost axis of steps that read a value.
+    """
+
+    order: tuple[str, ...]
+    slots: Mapping[str, str]
+    axes: Mapping[str, tuple[str, ...]]
+    unit: Mapping[str, str | None]
+    votes: Mapping[str, str] = field(default_factory=dict)
+
+    def slot(self, step: Step) -> str | None:
+        """Return the slot axis of a step that handles whole top-k lists."""
+        if isinstance(step, Begin):
+            step = step.fold
+        if isinstance(step, loops.Fold | loops.Combine) and step.op == "topk":
+            return self.slots[step.names[0]]
+        return None
+
+    def step_axes(self, step: Step) -> frozenset[str]:
+        """Return the axes that a step runs over."""
+        return step_axes(step, self.slot(step))
+
+
+def innermost(step: Step, facts: Facts) -> Counter[str]:
+    """Return how strongly the memory accesses of a step ask for each axis as the innermost."""
+    axes = facts.step_axes(step)
+    votes: Counter[str] = Counter()
+    for expr in step_expressions(step):
+        for node in walk.nodes(expr):
+            if isinstance(node, Load):
+                unit = facts.unit.get(node.array)
+                if unit is not None and _runs_along(node, unit, facts):
+                    votes[unit] += 4
+            elif isinstance(getattr(node, "name", None), str):
+                name = node.name  # type: ignore[union-attr]
+                unit = facts.votes.get(name) or facts.unit.get(name)
+                if unit in axes:
+                    votes[unit] += 2
+    if isinstance(step, loops.Store):
+        unit = facts.unit.get(step.target)
+        if unit in axes:
+            votes[unit] += 4
+    return Counter({axis: count for axis, count in votes.items() if axis in axes})
+
+
+def _runs_along(load: Load, unit: str, facts: Facts) -> bool:
+    """Say whether consecutive indices of the axis `unit` read adjacent elements."""
+    places = facts.axes[load.array]
+    return any(
+        axis == unit and isinstance(part, Index) and part.axis == unit
+        for axis, part in zip(places, load.subscripts, strict=True)
+    )
+
+
+def loop_order(steps: Sequence[Step], fixed: frozenset[str], facts: Facts) -> list[str]:
+    """Return the axes of `steps`, outermost first.
+
+    Inside are axes that some step wants innermost, the most wanted last; folded axes stand inside
+    kept ones, so that accumulators stay in registers.
+    """
+    total: Counter[str] = Counter()
+    inner: set[str] = set()
+    folded: set[str] = set()
+    present: set[str] = set()
+    for step in steps:
+        axes = facts.step_axes(step) - fixed
+        present |= axes
+        if isinstance(step, loops.Fold):
+            folded |= axes & set(step.over)
+        votes = Counter({a: n for a, n in innermost(step, facts).items() if a in axes})
+        total += votes
+        if votes:
+            inner.add(max(votes, key=lambda axis: (votes[axis], _place(axis, facts))))
+        elif axes:
+            inner.add(max(axes, key=lambda axis: _place(axis, facts)))
+
+    def rank(axis: str) -> tuple[bool, int, bool, int]:
+        wanted = axis in inner
+        return wanted, total[axis] if wanted else 0, axis in folded, _place(axis, facts)
+
+    return sorted(present, key=rank)
+
+
+def _place(axis: str, facts: Facts) -> int:
+    return facts.order.index(axis) if axis in facts.order else len(facts.order)
+
+
+def nest(steps: Sequence[Step], fixed: frozenset[str], facts: Facts) -> list[Node]:
+    """Return loops that run `steps`; axes in `fixed` have one index already."""
+    return _Nesting(facts, loop_order(steps, fixed, facts)).nest(list(steps), fixed)
+
+
+class _Nesting:
+    def __init__(self, facts: Facts, order: list[str]) -> None:
+        self.facts = facts
+        self.order = order
+
+    def nest(self, steps: list[Step], done: frozenset[str]) -> list[Node]:
+        """Return loops for `steps` inside loops over the axes `done`."""
+        open_axes = {axis for step in steps for axis in self.facts.step_axes(step) - done}
+        axis = next((a for a in self.order if a in open_axes), None)
+        if axis is None:
+            return [leaf for step in steps for leaf in self.leaves(step, done)]
+        nodes: list[Node] = []
+        for inside, run in self.runs(steps, axis):
+            if not inside:
+                nodes += self.nest(run, done)
+                continue
+            starting: list[Step] = [
+                Begin(step)
+                for step in run
+                if isinstance(step, loops.Fold) and axis in step.over and not self.begun(step, done)
+            ]
+            nodes += self.nest(starting, done) if starting else []
+            nodes.append(For(axis, self.nest(run, done | {axis})))
+        return nodes
+
+    def leaves(self, step: Step, done: frozenset[str]) -> list[Node]:
+        """Return a step; a fold over a single element begins right before it."""
+        if isinstance(step, loops.Fold) and not self.begun(step, done):
+            return [Leaf(Begin(step)), Leaf(step)]
+        return [Leaf(step)]
+
+    def begun(self, fold: loops.Fold, done: frozenset[str]) -> bool:
+        """Say whether a loop of this nest over one of the fold's axes is open."""
+        return bool(set(fold.over) & done & set(self.order))
+
+    def runs(self, steps: list[Step], axis: str) -> list[tuple[bool, list[Step]]]:
+        """Cut `steps` into runs inside and outside a loop over `axis`, in a valid order.
+
+        Each step goes into the earliest run that its dependences allow.
+        """
+        runs: list[tuple[bool, list[Step]]] = []
+        where: list[int] = []
+        for number, step in enumerate(steps):
+            inside = axis in self.facts.step_axes(step)
+            earliest = 0
+            for other, place in zip(steps[:number], where, strict=True):
+                shared = dependences(other, step)
+                if not shared:
+                    continue
+                together = runs[place][0] is inside and (
+                    not inside or all(axis in self.facts.axes[name] for name in shared)
+                )
+                earliest = max(earliest, place if together else place + 1)
+            place = next(
+                (i for i in range(earliest, len(runs)) if runs[i][0] is inside), len(runs)
+            )
+            if place == len(runs):
+                runs.append((inside, []))
+            runs[place][1].append(step)
+            where.append(place)
+        return runs
+
+
+def dependences(first: Step, second: Step) -> frozenset[str]:
+    """Return the names because of which `second` must not run before `first`."""
+    written, rewritten = step_writes(first), step_writes(second)
+    return (written & (step_reads(second) | rewritten)) | (step_reads(first) & rewritten)
+
+
+Path: TypeAlias = tuple[For | Tiles, ...]
+"""Loops that give an axis one index at a time, outermost first."""
+
+
+def walk_nodes(
+    nodes: Iterable[Node], visit: Callable[[Node, Path], None], path: Path = ()
+) -> None:
+    """Call `visit` with each node and the loops around it that go element by element."""
+    for node in nodes:
+        visit(node, path)
+        match node:
+            case For(body=body):
+                walk_nodes(body, visit, (*path, node))
+            case Tiles(loop=loop, body=body):
+                walk_nodes(body, visit, (*path, node) if loop.tile == 1 else path)
+            case If(then=then, otherwise=otherwise):
+                walk_nodes(then, visit, path)
+                walk_nodes(otherwise, visit, path)
+            case Leaf() | Multiply():
+                pass

@@ -1,0 +1,76 @@
+"""Indented text, names that no two things share, and comments that say where a line comes from."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from redlang.source import SourceText, Span
+
+
+class Names:
+    """Python identifiers for names of the IR, each different from all others and from `reserved`."""
+
+    def __init__(self, reserved: set[str]) -> None:
+        self._used = {*reserved, *keyword.kwlist, *keyword.softkwlist}
+        self._known: dict[tuple[str, str], str] = {}
+
+    def of(self, kind: str, name: str) -> str:
+        """Return the identifier of `name` among things of one kind; the same for each call."""
+        key = (kind, name)
+        if key not in self._known:
+            self._known[key] = self.fresh(name)
+        return self._known[key]
+
+    def fresh(self, base: str) -> str:
+        """Return an identifier like `base` that was not given out before."""
+        stem = re.sub(r"\W", "_", base)
+        stem = stem if stem[:1].isalpha() else f"v{stem}"
+        candidate, number = stem, 1
+        while candidate in self._used:
+            number += 1
+            candidate = f"{stem}_{number}"
+        self._used.add(candidate)
+        return candidate
+
+
+class Writer:
+    """Collects lines at a current indentation."""
+
+    def __init__(self, source: SourceText | None = None) -> None:
+        self.source = source
+        self._lines: list[str] = []
+        self._depth = 0
+        self._origin: int | None = None
+
+    def line(self, text: str) -> None:
+        """Add a line."""
+        self._lines.append("    " * self._depth + text)
+
+    @contextmanager
+    def block(self, header: str) -> Iterator[None]:
+        """Add a line and indent what follows inside the `with` statement."""
+        self.line(header)
+        self._depth += 1
+        before = len(self._lines)
+        yield
+        if len(self._lines) == before:
+            self.line("pass")
+        self._depth -= 1
+
+    def origin(self, span: Span) -> None:
+        """Say which source line the following lines come from, unless it was the last one named."""
+        if self.source is None or span.start == span.stop:
+            return
+        number, _ = self.source.position(span.start)
+        if number == self._origin:
+            return
+        self._origin = number
+        content = self.source.text.split("\n")[number - self.source.first_line].strip()
+        self.line(f"# {number}: {content}")
+
+    def text(self) -> str:
+        """Return everything written so far."""
+        return "\n".join(self._lines) + "\n"
