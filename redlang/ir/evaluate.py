@@ -54,7 +54,7 @@ class Scope:
         array_axes: The axes of each array parameter.
         scalars: Scalar parameters and captured numbers.
         values: What `Ref`s name: whole definitions, or values of the current windows.
-        pointwise: Definitions that are computed where they are read.
+        pointwise: Definitions that are computed where they are read, each behind those it reads.
         windows: Current ranges; an axis that is missing here is seen whole.
     """
 
@@ -92,7 +92,12 @@ def evaluate(expr: Expr, scope: Scope) -> Tile:
     A dimension along which the value turned out not to vary may have extent 1.
     """
     with np.errstate(all="ignore"):
-        return _Evaluation(scope, expr).tile(expr)
+        evaluation = _Evaluation(scope)
+        needed = _needed(expr, scope)
+        for name, value in scope.pointwise.items():
+            if name in needed:
+                evaluation.definitions[name] = evaluation.tile(value)
+        return evaluation.tile(expr)
 
 
 def evaluate_full(expr: Expr, scope: Scope) -> Tile:
@@ -102,26 +107,40 @@ def evaluate_full(expr: Expr, scope: Scope) -> Tile:
     return expanded(tile, axes, {axis: scope.length(axis) for axis in axes})
 
 
-class _Evaluation:
-    """One walk over an expression; values of nodes that are used twice are kept."""
+def _needed(expr: Expr, scope: Scope) -> set[str]:
+    """Return the pointwise definitions that `expr` reads, directly or through others."""
+    needed: set[str] = set()
+    names = list(walk.refs(expr))
+    while names:
+        name = names.pop()
+        if name in scope.pointwise and name not in scope.values and name not in needed:
+            needed.add(name)
+            names += walk.refs(scope.pointwise[name])
+    return needed
 
-    def __init__(self, scope: Scope, root: Expr) -> None:
+
+class _Evaluation:
+    """One evaluation in one scope, with the pointwise definitions that it reads."""
+
+    def __init__(self, scope: Scope) -> None:
         self.scope = scope
-        uses = Counter(id(child) for node in walk.nodes(root) for child in walk.children(node))
-        self.shared = {key for key, count in uses.items() if count > 1}
-        self.kept: dict[int, Tile] = {}
         self.definitions: dict[str, Tile] = {}
 
-    def tile(self, expr: Expr) -> Tile:
-        key = id(expr)
-        if key in self.kept:
-            return self.kept[key]
-        tile = self.compute(expr)
-        if key in self.shared:
-            self.kept[key] = tile
-        return tile
+    def tile(self, root: Expr) -> Tile:
+        """Return the value of `root`: children first, a shared node once, none kept in vain."""
+        readers = Counter(id(child) for node in walk.nodes(root) for child in walk.children(node))
+        tiles: dict[int, Tile] = {}
+        for node in walk.nodes(root):
+            keys = [id(child) for child in walk.children(node)]
+            tiles[id(node)] = self.compute(node, [tiles[key] for key in keys])
+            for key in keys:
+                readers[key] -= 1
+                if not readers[key]:
+                    del tiles[key]
+        return tiles[id(root)]
 
-    def compute(self, expr: Expr) -> Tile:
+    def compute(self, expr: Expr, parts: list[Tile]) -> Tile:
+        """Return the value of one node from those of its children."""
         scope = self.scope
         match expr:
             case Literal(value, type_):
@@ -133,82 +152,68 @@ class _Evaluation:
             case Scalar(name, type_):
                 return Tile((), numerics.literal(scope.scalars[name], type_.dtype, scope.precision))
             case Load():
-                return self.load(expr)
+                return self.load(expr, parts)
             case Ref(name):
-                return self.ref(name)
-            case Apply(op, arguments, type_):
-                tiles, present = self.operands(arguments)
+                if name in scope.values:
+                    return cut(scope.values[name], scope.windows, scope.extents)
+                return self.definitions[name]
+            case Apply(op, _, type_):
+                tiles, present = self.over_common_axes(parts)
                 data = numerics.apply(op, [tile.data for tile in tiles])
                 return Tile(tiles[0].axes, self.worked(data, type_), present)
-            case Cast(operand, to, _, explicit):
-                tile = self.tile(operand)
+            case Cast(_, to, _, explicit):
                 change = numerics.cast if explicit else numerics.convert
-                return replace(tile, data=change(tile.data, to, scope.precision))
-            case Mask(condition, operand):
-                (test, tile), present = self.operands((condition, operand))
+                return replace(parts[0], data=change(parts[0].data, to, scope.precision))
+            case Mask():
+                (test, tile), present = self.over_common_axes(parts)
                 shown = test.data if present is None else test.data & present
                 return replace(tile, present=shown)
-            case Fill(operand, value):
-                return self.fill(operand, value)
+            case Fill():
+                (tile, other), _ = self.over_common_axes(parts)
+                if tile.present is None:
+                    return tile
+                data = np.where(tile.present, tile.data, other.data)
+                present = None if other.present is None else tile.present | other.present
+                return Tile(tile.axes, data, present)
             case _:
                 assert_never(expr)
 
     def worked(self, data: Array, type_: Type) -> Array:
         return numerics.convert(data, type_.dtype, self.scope.precision)
 
-    def operands(self, exprs: tuple[Expr, ...]) -> tuple[list[Tile], Array | None]:
-        """Return the operands over common axes, and where all of them are present."""
-        tiles = [self.tile(expr) for expr in exprs]
+    def over_common_axes(self, tiles: list[Tile]) -> tuple[list[Tile], Array | None]:
+        """Return tiles over the union of their axes, and where all of them are present."""
         axes = merged_axes(self.scope.order, [tile.axes for tile in tiles])
         tiles = [aligned(tile, axes) for tile in tiles]
         return tiles, present_in_all(tiles)
 
-    def fill(self, operand: Expr, value: Expr) -> Tile:
-        (tile, other), _ = self.operands((operand, value))
-        if tile.present is None:
-            return tile
-        data = np.where(tile.present, tile.data, other.data)
-        present = None if other.present is None else tile.present | other.present
-        return Tile(tile.axes, data, present)
-
-    def ref(self, name: str) -> Tile:
-        scope = self.scope
-        if name in scope.values:
-            return cut(scope.values[name], scope.windows, scope.extents)
-        if name not in self.definitions:
-            expr = scope.pointwise[name]
-            inner = _Evaluation(scope, expr)
-            inner.definitions = self.definitions
-            self.definitions[name] = inner.tile(expr)
-        return self.definitions[name]
-
-    def load(self, expr: Load) -> Tile:
+    def load(self, expr: Load, places: list[Tile]) -> Tile:
         scope = self.scope
         array, axes = scope.arrays[expr.array], scope.array_axes[expr.array]
         plain = [part.axis for part in expr.subscripts if isinstance(part, Index)]
         if len(plain) == len(axes) == len(set(plain)) and all(
             scope.extents[axis] <= extent for axis, extent in zip(plain, array.shape, strict=True)
         ):
-            places = tuple(slice(*scope.window(axis)) for axis in plain)
+            whole = tuple(slice(*scope.window(axis)) for axis in plain)
             order = merged_axes(scope.order, [plain])
-            tile = Tile(order, spread(array[places], plain, order))
+            tile = Tile(order, spread(array[whole], plain, order))
         else:
-            tile = self.gather(expr, array)
+            tile = self.gather(expr, places, array)
         return replace(tile, data=self.worked(tile.data, expr.type))
 
-    def gather(self, expr: Load, array: Array) -> Tile:
+    def gather(self, expr: Load, places: list[Tile], array: Array) -> Tile:
         """Read elements at computed places; what lies outside a guarded axis is absent."""
-        tiles, present = self.operands(expr.subscripts)
-        if not tiles:
+        if not places:
             return Tile((), array)
-        places = []
+        tiles, present = self.over_common_axes(places)
+        indices = []
         for tile, guard, extent in zip(tiles, expr.guarded, array.shape, strict=True):
-            place = numerics.convert(tile.data, I64, self.scope.precision)
-            inside = (place >= 0) & (place < extent)
+            index = numerics.convert(tile.data, I64, self.scope.precision)
+            inside = (index >= 0) & (index < extent)
             if guard:
                 present = inside if present is None else present & inside
-            places.append(np.where(inside, place, 0))
+            indices.append(np.where(inside, index, 0))
         if 0 in array.shape:
-            shape = np.broadcast_shapes(*(place.shape for place in places))
+            shape = np.broadcast_shapes(*(index.shape for index in indices))
             return Tile(tiles[0].axes, np.zeros(shape, array.dtype), present)
-        return Tile(tiles[0].axes, array[tuple(places)], present)
+        return Tile(tiles[0].axes, array[tuple(indices)], present)

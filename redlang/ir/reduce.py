@@ -3,9 +3,8 @@
 This is what `Reduce`, the `Partial` and `Combine` of a sweep and the folds of the loop IR do.
 
 Every reduction sees its elements row-major over the reduced axes. Work that would need more than
-`LIMIT` elements at once is cut along an axis that is kept, so memory stays bounded; a sum of a
-product whose factors lack each other's axes is a matrix product where no NaN or infinity could be
-hidden in it.
+`LIMIT` elements at once is cut along an axis that is kept, so memory stays bounded; a sum of
+products may be a matrix product, see `ir.products`.
 """
 
 from __future__ import annotations
@@ -20,8 +19,9 @@ import numpy as np
 from redlang.ir import folds
 from redlang.ir.evaluate import Scope, evaluate
 from redlang.ir.numerics import Array, convert
-from redlang.ir.program import Apply, Expr, Mask, Monoid, Reduce, Ref
-from redlang.ir.tiles import Tile, aligned, expanded, merged_axes, present_in_all, spread
+from redlang.ir.products import contract, find_product, volume
+from redlang.ir.program import Expr, Monoid, Reduce
+from redlang.ir.tiles import Tile, aligned, merged_axes, present_in_all, spread
 
 LIMIT = 1 << 22
 """Elements that one step of a reduction may hold: 32 MiB of float64."""
@@ -51,15 +51,6 @@ class Reduction:
     k: int | None = None
     slot: str = SLOT
     monoid: Monoid | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Product:
-    """A summed product: its two factors, and the conditions under which an element takes part."""
-
-    left: Expr
-    right: Expr
-    conditions: tuple[Expr, ...]
 
 
 def reduce(node: Reduce, scope: Scope) -> tuple[Tile, ...]:
@@ -135,34 +126,30 @@ def _kept(node: Reduction, scope: Scope) -> tuple[str, ...]:
 def _bounded(node: Reduction, scope: Scope) -> tuple[Tile, ...]:
     """Reduce in pieces along the longest kept axis until a piece needs at most `LIMIT` elements."""
     kept = _kept(node, scope)
-    volume = _volume((*kept, *node.over), scope)
-    product = _factors(node, scope)
+    needed = volume((*kept, *node.over), scope)
+    product = find_product(node.operands[0], node.condition, scope) if node.op == "sum" else None
     if product is not None:
         operands = [expr.type.axes for expr in (product.left, product.right, *product.conditions)]
-        needed = max(_volume(axes, scope) for axes in (kept, *operands))
-        if needed < volume:
-            whole = _product_sum(node, product, kept, scope) if needed <= LIMIT else None
+        largest = max(volume(axes, scope) for axes in (kept, *operands))
+        if largest < needed:
+            whole = contract(product, node.over, kept, scope) if largest <= LIMIT else None
             if whole is not None:
                 return (whole,)
-            volume = volume if needed <= LIMIT else needed
+            needed = needed if largest <= LIMIT else largest
     longest = max(kept, key=scope.length, default=None)
-    if volume <= LIMIT or longest is None or scope.length(longest) == 1:
+    if needed <= LIMIT or longest is None or scope.length(longest) == 1:
         return _direct(node, kept, scope)
     start, stop = scope.window(longest)
-    pieces = min(stop - start, -(-volume // LIMIT))
+    pieces = min(stop - start, -(-needed // LIMIT))
     bounds = [start + (stop - start) * i // pieces for i in range(pieces + 1)]
     parts = [
-        _bounded(node, scope.with_windows({longest: (first, last)}))
-        for first, last in itertools.pairwise(bounds)
+        _bounded(node, scope.with_windows({longest: window}))
+        for window in itertools.pairwise(bounds)
     ]
-    return tuple(_joined(same, longest, scope) for same in zip(*parts, strict=True))
+    return tuple(_joined(same, longest) for same in zip(*parts, strict=True))
 
 
-def _volume(axes: Sequence[str], scope: Scope) -> int:
-    return math.prod(scope.length(axis) for axis in dict.fromkeys(axes))
-
-
-def _joined(pieces: Sequence[Tile], axis: str, scope: Scope) -> Tile:
+def _joined(pieces: Sequence[Tile], axis: str) -> Tile:
     place = pieces[0].axes.index(axis)
     return replace(pieces[0], data=np.concatenate([piece.data for piece in pieces], axis=place))
 
@@ -260,85 +247,3 @@ def _fold_monoid(
     shown = np.broadcast_to(True if visible is None else visible, elements[0].shape)
     empty = tuple(evaluate(expr, inner).data for expr in monoid.init)
     return _tiles(folds.tree(lifted, shown, join, empty), kept, scope)
-
-
-def _factors(node: Reduction, scope: Scope) -> Product | None:
-    """Return the factors of a summed product, looking through masks and pointwise definitions."""
-    if node.op != "sum":
-        return None
-    expr = node.operands[0]
-    conditions = [] if node.condition is None else [node.condition]
-    while True:
-        if isinstance(expr, Ref) and expr.name in scope.pointwise:
-            expr = scope.pointwise[expr.name]
-        elif isinstance(expr, Mask):
-            conditions.append(expr.condition)
-            expr = expr.operand
-        else:
-            break
-    if not isinstance(expr, Apply) or expr.op != "mul":
-        return None
-    left, right = expr.arguments
-    return Product(left, right, tuple(conditions))
-
-
-def _product_sum(
-    node: Reduction, product: Product, kept: tuple[str, ...], scope: Scope
-) -> Tile | None:
-    """Return a sum of products as a matrix product; None where that could differ.
-
-    What is not visible becomes 0 in one factor. That is only right while the other factor is
-    finite there, and the order of additions only irrelevant while everything is.
-    """
-    left, right = evaluate(product.left, scope), evaluate(product.right, scope)
-    for condition in product.conditions:
-        test = evaluate(condition, scope)
-        if set(test.axes) <= set(left.axes):
-            left = _with_presence(left, test)
-        elif set(test.axes) <= set(right.axes):
-            right = _with_presence(right, test)
-        else:
-            return None
-    left, right = _zeroed(left), _zeroed(right)
-    if not set(node.over) <= set(left.axes) & set(right.axes):
-        return None
-    if not all(np.isfinite(tile.data).all() for tile in (left, right)):
-        return None
-    return _matmul(left, right, node.over, kept, scope)
-
-
-def _with_presence(tile: Tile, test: Tile) -> Tile:
-    wide = aligned(test, tile.axes)
-    shown = wide.data & wide.visible
-    return replace(tile, present=shown if tile.present is None else tile.present & shown)
-
-
-def _zeroed(tile: Tile) -> Tile:
-    if tile.present is None:
-        return tile
-    return Tile(tile.axes, np.where(tile.present, tile.data, tile.data.dtype.type(0)))
-
-
-def _matmul(
-    left: Tile, right: Tile, over: tuple[str, ...], kept: tuple[str, ...], scope: Scope
-) -> Tile:
-    a, b = set(left.axes), set(right.axes)
-    batch = tuple(axis for axis in kept if axis in a and axis in b)
-    rows = tuple(axis for axis in kept if axis in a and axis not in b)
-    columns = tuple(axis for axis in kept if axis not in a)
-    lengths = {axis: scope.length(axis) for axis in (*kept, *over)}
-    sides = (
-        (left, (*batch, *rows, *over), (rows, over)),
-        (right, (*batch, *over, *columns), (over, columns)),
-    )
-    shape = [lengths[axis] for axis in batch]
-    matrices = [
-        expanded(tile, axes, lengths).data.reshape(
-            *shape, *(math.prod(lengths[axis] for axis in group) for group in groups)
-        )
-        for tile, axes, groups in sides
-    ]
-    product = np.matmul(*matrices)
-    axes = (*batch, *rows, *columns)
-    order = merged_axes(scope.order, [axes])
-    return Tile(order, spread(product.reshape([lengths[axis] for axis in axes]), axes, order))

@@ -163,3 +163,20 @@ def test_no_warning_leaves_the_evaluator():
 def test_an_unknown_name_is_an_error():
     with pytest.raises(KeyError):
         evaluate(ref("nowhere", Type(F32)), scope())
+
+
+def test_long_chains_of_definitions_and_operators_need_no_recursion():
+    step = {
+        f"y{i}": B.add(ref(f"y{i - 1}", Type(F32)) if i else literal(0.0), 1) for i in range(3000)
+    }
+    assert value(ref("y2999", Type(F32)), pointwise=step) == 3000
+    deep = literal(0.0)
+    for _ in range(3000):
+        deep = B.neg(deep)
+    assert value(deep) == 0
+
+
+def test_a_value_stands_before_a_pointwise_definition_of_its_name():
+    y = ref("y", Type(F32))
+    known = {"y": Tile((), np.array(7.0))}
+    assert value(B.add(y, 1), values=known, pointwise={"y": literal(0.0)}) == 8
