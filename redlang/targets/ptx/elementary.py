@@ -47,8 +47,9 @@ def _exp_f32(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     t = _fma(builder, x, _LOG2_E / 252, ir.Constant(F32, 0.5), "rn.sat")
     # Adding 1.5 * 2^23 + 1 rounds down to an integer; the low bits are then n + 127.
     shifted = _fma(builder, t, 252.0, ir.Constant(F32, 12582913.0), "rm")
-    n = builder.fsub(shifted, ir.Constant(F32, 12582912.0 + 127))
-    r = _fma(builder, x, _LOG2_E_HIGH, builder.fneg(n))
+    # libNVVM reads LLVM 7, which has no fneg: subtract the other way round.
+    minus_n = builder.fsub(ir.Constant(F32, 12582912.0 + 127), shifted)
+    r = _fma(builder, x, _LOG2_E_HIGH, minus_n)
     r = _fma(builder, x, _LOG2_E - _LOG2_E_HIGH, r)
     power = builder.bitcast(builder.shl(builder.bitcast(shifted, I32), ir.Constant(I32, 23)), F32)
     fraction = asm(builder, F32, "ex2.approx.ftz.f32 $0, $1;", "=f,f", [r])
@@ -65,82 +66,101 @@ def _rsqrt_f32(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     return asm(builder, F32, "rsqrt.approx.f32 $0, $1;", "=f,f", [x])
 
 
-def _libdevice(name: str) -> Callable[[ir.IRBuilder, ir.Value], ir.Value]:
-    def generate(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
-        shape = ir.FunctionType(F64, [F64])
-        module = builder.module
-        known = module.globals.get(f"__nv_{name}")
-        return builder.call(known or ir.Function(module, shape, f"__nv_{name}"), [x])
+def libdevice(builder: ir.IRBuilder, name: str, *arguments: ir.Value) -> ir.Value:
+    """Call libdevice's function `name` for the type of the first argument; at most 2 ulp."""
+    kind = arguments[0].type
+    symbol = f"__nv_{name}{'f' if kind == F32 else ''}"
+    shape = ir.FunctionType(kind, [argument.type for argument in arguments])
+    known = builder.module.globals.get(symbol)
+    return builder.call(known or ir.Function(builder.module, shape, symbol), arguments)
 
-    return generate
+
+def exp_value(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """Emit e^x."""
+    return _exp_f32(builder, x) if x.type == F32 else libdevice(builder, "exp", x)
 
 
-def _unary(
+def _exp2_value(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    return _exp2_f32(builder, x) if x.type == F32 else libdevice(builder, "exp2", x)
+
+
+def _rsqrt_value(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    return _rsqrt_f32(builder, x) if x.type == F32 else libdevice(builder, "rsqrt", x)
+
+
+def extreme_value(
+    builder: ir.IRBuilder, name: str, a: ir.Value, b: ir.Value, *, signed: bool
+) -> ir.Value:
+    """Emit `max` or `min`: NaN if either argument is, -0 below +0."""
+    if a.type == F32:
+        return asm(builder, F32, f"{name}.NaN.f32 $0, $1, $2;", "=f,f,f", [a, b])
+    if a.type == F64:
+        number = asm(builder, F64, f"{name}.f64 $0, $1, $2;", "=d,d,d", [a, b])
+        # There is no NaN-propagating form for f64; a + b is NaN where either is.
+        either = builder.fcmp_unordered("uno", a, b)
+        return builder.select(either, builder.fadd(a, b), number)
+    compare = builder.icmp_signed if signed else builder.icmp_unsigned
+    return builder.select(compare(">" if name == "max" else "<", a, b), a, b)
+
+
+def on_floats(
     name: str,
-    single: Callable[[ir.IRBuilder, ir.Value], ir.Value],
-    double: Callable[[ir.IRBuilder, ir.Value], ir.Value],
+    emit: Callable[[ir.IRBuilder, ir.Value], ir.Value],
+    *,
+    keeps_integers: bool = False,
 ) -> Intrinsic:
-    """Return an element function of f32 or f64, by the type of its argument."""
+    """Return a function of one f32 or f64; with `keeps_integers` it returns integers as given."""
 
     def typed(typing_context: Context, kind: NumbaType) -> Typed:
-        if kind not in (types.float32, types.float64):
+        is_float = kind in FLOATS
+        if not is_float and not keeps_integers:
             return None
-        chosen = single if kind == types.float32 else double
 
         def generate(
             context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
         ) -> Values:
-            return chosen(builder, values[0])
+            return emit(builder, values[0]) if is_float else values[0]
 
         return kind(kind), generate
 
     return define_generic(name, 1, typed)
 
 
-exp = _unary("exp", _exp_f32, _libdevice("exp"))
-exp2 = _unary("exp2", _exp2_f32, _libdevice("exp2"))
-rsqrt = _unary("rsqrt", _rsqrt_f32, _libdevice("rsqrt"))
+FLOATS = (types.float32, types.float64)
+
+exp = on_floats("exp", exp_value)
+exp2 = on_floats("exp2", _exp2_value)
+rsqrt = on_floats("rsqrt", _rsqrt_value)
 
 
-def _extreme(name: str, ptx: str, integer: str) -> Intrinsic:
-    """Return max or min: NaN if either argument is, -0 below +0."""
-
+def _extreme(name: str) -> Intrinsic:
     def typed(typing_context: Context, left: NumbaType, right: NumbaType) -> Typed:
         if left != right:
             return None
+        signed = left in FLOATS or left.signed
 
         def generate(
             context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
         ) -> Values:
-            a, b = values
-            if left == types.float32:
-                return asm(builder, F32, f"{ptx}.NaN.f32 $0, $1, $2;", "=f,f,f", [a, b])
-            if left == types.float64:
-                number = asm(builder, F64, f"{ptx}.f64 $0, $1, $2;", "=d,d,d", [a, b])
-                # There is no NaN-propagating form for f64; a + b is NaN where either is.
-                either = builder.fcmp_unordered("uno", a, b)
-                return builder.select(either, builder.fadd(a, b), number)
-            compare = builder.icmp_signed if left.signed else builder.icmp_unsigned
-            return builder.select(compare(integer, a, b), a, b)
+            return extreme_value(builder, name, *values, signed=signed)
 
         return left(left, right), generate
 
-    return define_generic(name, 2, typed)
+    return define_generic(f"{name}imum", 2, typed)
 
 
-maximum = _extreme("maximum", "max", ">")
-minimum = _extreme("minimum", "min", "<")
+maximum = _extreme("max")
+minimum = _extreme("min")
 
 
 def _fused(typing_context: Context, a: NumbaType, b: NumbaType, c: NumbaType) -> Typed:
     if not a == b == c:
         return None
+    kind, letter, code = (F32, "f", "f32") if a == types.float32 else (F64, "d", "f64")
 
     def generate(
         context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
     ) -> Values:
-        kind, letter = (F32, "f") if a == types.float32 else (F64, "d")
-        code = "f32" if a == types.float32 else "f64"
         operands = f"={letter},{letter},{letter},{letter}"
         return asm(builder, kind, f"fma.rn.{code} $0, $1, $2, $3;", operands, values)
 
