@@ -67,8 +67,8 @@ class _Defined:
         return {}
 
 
-def _importable(value: Any) -> bool:
-    found: Any = sys.modules.get(value.__module__)
+def _importable(value: _Defined) -> bool:
+    found: object = sys.modules.get(value.__module__)
     for part in value.__qualname__.split("."):
         found = getattr(found, part, None)
     return found is value
@@ -120,7 +120,7 @@ class Kernel(_Defined):
             raise ValueError(f"fuse={fuse!r}: choose one of {', '.join(map(repr, FUSE))}")
         self.fuse: Fuse = fuse
         self._caller: Caller | None = None
-        self._history = pipeline.History()
+        self._machine: pipeline.Machine | None = None
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:  # noqa: ANN401
         """Run the kernel.
@@ -134,7 +134,7 @@ class Kernel(_Defined):
             ArgumentError: The arguments do not fit the signature.
             RedlangError: The kernel has mistakes, or cannot be compiled.
         """
-        caller = self._caller or self._start()
+        caller = self._caller or self._start().caller
         try:
             return caller.call(*args, **keywords)
         except TypeError as error:
@@ -168,16 +168,16 @@ class Kernel(_Defined):
         The element types and extents are those of the last call; before any call every open
         element type is f32, and extents are taken to be large.
         """
-        return pipeline.explain(self._start(), self.fuse, self._history, stage)
+        return pipeline.explain(self._start(), stage)
 
     def source(self, target: str = "cpu") -> str:
         """Return the generated text for `target`, of the last call or for f32 arrays."""
-        return pipeline.source(self._start(), self.fuse, self._history, target)
+        return pipeline.source(self._start(), target)
 
     @property
     def sweeps(self) -> tuple[tuple[tuple[str, tuple[str, ...]], ...], ...]:
         """For each kernel that runs, the axes and stages of each sweep over the data."""
-        return pipeline.sweeps(self._start(), self.fuse, self._history)
+        return pipeline.sweeps(self._start())
 
     def fold(self, axis: str, size: int | None = None) -> Fold:
         """Return an empty stream along `axis`: `update` it with chunks, `merge`, take `result`.
@@ -189,13 +189,13 @@ class Kernel(_Defined):
         Raises:
             FusionError: The kernel passes over the axis more than once, or returns it.
         """
-        return pipeline.fold(self, self._start(), axis, size)
+        return pipeline.fold(self._start(), axis, size)
 
     def cache_info(self) -> CacheInfo:
         """Return what has been compiled for this kernel, and why."""
-        launchers = 0 if self._caller is None else self._caller.launchers
-        compiled, loaded, events = self._history.summary()
-        return CacheInfo(compiled, loaded, launchers, events)
+        machine = self._start()
+        compiled, loaded, events = machine.history.summary()
+        return CacheInfo(compiled, loaded, machine.caller.launchers, events)
 
     @property
     def signature(self) -> str:
@@ -217,10 +217,11 @@ class Kernel(_Defined):
     def _options(self) -> dict[str, Any]:
         return {"fuse": self.fuse}
 
-    def _start(self) -> Caller:
-        if self._caller is None:
-            self._caller = pipeline.caller(self._definition, self.fuse, self._history)
-        return self._caller
+    def _start(self) -> pipeline.Machine:
+        if self._machine is None:
+            self._machine = pipeline.Machine(self._definition, self.fuse)
+            self._caller = self._machine.caller
+        return self._machine
 
 
 class Function(_Defined):

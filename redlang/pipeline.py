@@ -7,56 +7,26 @@ stage first runs, so that `import redlang` stays fast.
 from __future__ import annotations
 
 import dataclasses
-import logging
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal
 
-from redlang.errors import ArgumentError, BackendError, KernelSyntaxError, PlanError
+from redlang.errors import BackendError, KernelSyntaxError
 
 if TYPE_CHECKING:
+    from redlang.algebra.fuse import Fusion
     from redlang.definition import Definition
-    from redlang.frontend.resolve import Resolution
     from redlang.frontend.scope import NamesScope
     from redlang.frontend.syntax import Parameter, Syntax
     from redlang.ir.program import Program
-    from redlang.runtime.calling import Call, Caller, Chosen
+    from redlang.runtime.calling import Call, Chosen
+    from redlang.runtime.compiler import Compiler
     from redlang.source import SourceText
 
 Fuse = Literal["auto", "always", "never", "require"]
 FUSE: tuple[Fuse, ...] = ("auto", "always", "never", "require")
 Role = Literal["kernel", "macro", "monoid"]
 STAGES = ("syntax", "program", "fuse", "plan", "loops")
-
-logger = logging.getLogger("redlang.compile")
-
-
-class History:
-    """What has been compiled for one kernel, and the last program that ran.
-
-    Attributes:
-        call: The last new kind of call.
-    """
-
-    def __init__(self) -> None:
-        self.call: Call | None = None
-        self._compiled = 0
-        self._loaded = 0
-        self._events: list[str] = []
-
-    def note(self, what: str, since: float, *, compiled: bool) -> None:
-        """Record a compilation, or a load from disk, that began at `since`."""
-        self._compiled += compiled
-        self._loaded += not compiled
-        verb = "compiled" if compiled else "loaded"
-        event = f"{verb} in {1e3 * (time.perf_counter() - since):.0f} ms: {what}"
-        self._events.append(event)
-        logger.info(event)
-
-    def summary(self) -> tuple[int, int, tuple[str, ...]]:
-        """Return compilations, loads and their descriptions."""
-        return self._compiled, self._loaded, tuple(self._events)
 
 
 # Text
@@ -173,68 +143,98 @@ def means_something(value: object) -> bool:
 # Calls
 
 
-def caller(definition: Definition, fuse: Fuse, history: History) -> Caller:
-    """Return what binds and launches the calls of a kernel.
+class Machine:
+    """What stands behind a kernel once it has been used.
+
+    Attributes:
+        caller: Binds and launches calls.
+        fuse: The kernel's option.
+        history: What has been compiled, and for what.
+    """
+
+    def __init__(self, definition: Definition, fuse: Fuse) -> None:
+        """Set up the kernel of `definition`.
+
+        Raises:
+            KernelSyntaxError: The text is no kernel.
+        """
+        from redlang.frontend.syntax import Function
+        from redlang.runtime.arguments import Declared
+        from redlang.runtime.calling import Caller
+        from redlang.runtime.compiler import History
+
+        syntax = definition.syntax
+        if not isinstance(syntax, Function):
+            raise KernelSyntaxError(
+                f"{syntax.name} is a class", hint="a class of DSL functions takes @redlang.monoid"
+            )
+        self.fuse: Fuse = fuse
+        self.history = History()
+        names = definition.receiver_names if definition.receiver is not None else None
+        self.caller = Caller(
+            Declared(syntax, definition.source, definition.header),
+            definition.scope,
+            self.backend,
+            definition.receiver,
+            names,
+        )
+
+    def backend(self, call: Call, device: str) -> Chosen:
+        """Return what runs a kind of call on a device.
+
+        Raises:
+            BackendError: Nothing runs on the device.
+        """
+        from redlang.runtime.compiled import Compiled
+
+        if device != "cpu":
+            raise BackendError(
+                f"redlang has no backend for arrays on {device} here",
+                hint="move them to the CPU",
+            )
+        self.history.call = call
+        return Compiled(self.compiler(call.program).find)
+
+    def compiler(self, program: Program) -> Compiler:
+        """Return what makes machine code of a program, as resolved."""
+        from redlang.ir.normalise import normalise
+        from redlang.runtime.compiler import Compiler
+
+        return Compiler(normalise(program), self.fuse, self.history, prove)
+
+    @property
+    def program(self) -> Program:
+        """The program of the last kind of call, or the one for f32 arrays."""
+        call = self.history.call
+        return call.program if call is not None else self.caller.resolve().program
+
+
+def prove(program: Program, fuse: Fuse) -> Fusion:
+    """Return the sweeps of a normalised program, with their proofs.
 
     Raises:
-        KernelSyntaxError: The text is no kernel.
+        FusionError: `fuse` is `require` and a stage needs a sweep of its own.
     """
-    from redlang.frontend.syntax import Function
-    from redlang.runtime.arguments import Declared
-    from redlang.runtime.calling import Caller
+    from redlang.algebra.fuse import fuse as fused
 
-    syntax = definition.syntax
-    if not isinstance(syntax, Function):
-        raise KernelSyntaxError(
-            f"{syntax.name} is a class", hint="a class of DSL functions takes @redlang.monoid"
-        )
-    declared = Declared(syntax, definition.source, definition.header)
-
-    def choose(call: Call, device: str) -> Chosen:
-        history.call = call
-        return backend(call, device, fuse, history)
-
-    receiver = definition.receiver
-    names = definition.receiver_names if receiver is not None else None
-    return Caller(declared, definition.scope, choose, receiver, names)
-
-
-def backend(call: Call, device: str, fuse: Fuse, history: History) -> Chosen:
-    """Return what runs a program on a device.
-
-    Raises:
-        BackendError: Nothing runs on the device.
-    """
-    from redlang.runtime.launcher import Interpreted
-
-    if device != "cpu":
-        raise BackendError(
-            f"redlang has no backend for arrays on {device} here",
-            hint="move them to the CPU",
-        )
-    del fuse, history, call
-    return Interpreted(_interpret)
-
-
-def _interpret(program: Program, arrays: Mapping[str, Any]) -> tuple[Any, ...]:
-    from redlang.ir.interpret import interpret
-
-    return interpret(program, arrays, precision="declared")
+    return fused(program, mode=fuse)
 
 
 def reference(
-    caller: Caller, args: Sequence[object], keywords: Mapping[str, object], precision: Any
-) -> Any:
+    machine: Machine,
+    args: Sequence[object],
+    keywords: Mapping[str, object],
+    precision: Literal["double", "declared"],
+) -> object:
     """Return the unfused evaluation of a call; see `Kernel.reference`."""
     from redlang.ir.interpret import interpret
 
     if precision not in ("double", "declared"):
         raise ValueError(f"precision={precision!r}: choose 'double' or 'declared'")
-    call = caller.examine(args, keywords)
+    call = machine.caller.examine(args, keywords)
     arrays = {
         name: argument.library.to_numpy(argument.value) for name, argument in call.arguments.items()
     }
-    call.extents()
     results = interpret(
         call.program,
         {**call.scalars, **arrays},
@@ -242,10 +242,3 @@ def reference(
         store=precision == "declared",
     )
     return results[0] if len(results) == 1 else results
-
-
-def resolution(caller: Caller, history: History) -> Resolution:
-    """Return the program of the last call, or the one for f32 arrays."""
-    if history.call is not None:
-        return history.call.resolution
-    return caller.resolve()

@@ -136,9 +136,12 @@ class Caller:
         """The kinds of call that have a launcher."""
         return len(self._bound.ready)
 
-    def _arguments(self, args: Sequence[object], keywords: Mapping[str, object]) -> Any:
+    def _arguments(
+        self, args: Sequence[object], keywords: Mapping[str, object]
+    ) -> tuple[Values, object, object]:
         try:
-            return self._collect(*args, **keywords)
+            collected: tuple[Values, object, object] = self._collect(*args, **keywords)
+            return collected
         except TypeError as error:
             if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                 raise

@@ -20,7 +20,7 @@ from redlang.runtime import extents
 from redlang.runtime.arguments import Argument
 from redlang.runtime.extents import MISFIT, ExtentText
 from redlang.runtime.interop import NUMPY
-from redlang.runtime.memory import AnyArray, Library
+from redlang.runtime.memory import AnyArray, Library, layout_class
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class Stored:
         dtype: Its element type.
         library: Whose array it is.
         contiguous: Whether all arrays of this specialisation are row-major.
+        unit_dim: The dimension along which elements are adjacent, None for none.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Stored:
     dtype: DType
     library: Library
     contiguous: bool
+    unit_dim: int | None
 
 
 @dataclass(slots=True)
@@ -113,7 +115,7 @@ def make_launcher(site: Site, backend: Backend) -> tuple[FunctionType, str]:
     )
     home = inputs[0].library if inputs else NUMPY
     outputs = tuple(
-        Stored(f"result.{i}", f"r{i}", r.dims, r.dtype, home, contiguous=True)
+        Stored(f"result.{i}", f"r{i}", r.dims, r.dtype, home, True, _last(r.dims))
         if not site.results
         else _stored(f"result.{i}", f"r{i}", r.dims, r.dtype, site.results[i])
         for i, r in enumerate(program.results)
@@ -134,8 +136,16 @@ def _stored(
     name: str, variable: str, dims: tuple[Dim, ...], dtype: DType, argument: Argument
 ) -> Stored:
     memory = argument.memory
-    contiguous = memory.strides is not None and _is_contiguous(memory.shape, memory.strides)
-    return Stored(name, variable, dims, dtype, argument.library, contiguous)
+    strides = memory.strides
+    assert strides is not None, "an array without whole strides is refused"
+    if _is_contiguous(memory.shape, strides):
+        return Stored(name, variable, dims, dtype, argument.library, True, _last(dims))
+    unit = layout_class(memory.shape, strides, 1)
+    return Stored(name, variable, dims, dtype, argument.library, False, unit if unit >= 0 else None)
+
+
+def _last(dims: tuple[Dim, ...]) -> int | None:
+    return len(dims) - 1 if dims else None
 
 
 def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:

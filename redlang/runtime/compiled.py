@@ -1,0 +1,281 @@
+"""Compiled kernels on the CPU: plans by extents, code by plan, calls through C.
+
+A launcher knows the extents of its call and asks for the *run* that fits them. Runs of the same
+plan share machine code, which is found in memory, on disk, or made. What depends on extents alone
+(how many units, how much scratch, how many segments) is worked out once for each set of extents.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from redlang.codegen.arguments import (
+    Arguments,
+    Buffer,
+    Extent,
+    Stride,
+    Whole,
+    scratch_bytes,
+    unit_count,
+)
+from redlang.ir import loops
+from redlang.runtime.cache import BUILDING
+from redlang.runtime.launcher import Launch, Stored
+from redlang.runtime.threads import pool
+from redlang.runtime.work import minimum_units
+
+KEPT_EXTENTS = 4096
+"""Sets of extents whose runs one launcher remembers."""
+
+SCRATCH_KEPT = 1 << 26
+"""Bytes of scratch memory that a thread keeps for its next call."""
+
+Entry: TypeAlias = Callable[[Any, Any, Any, int, int, int], None]
+"""A compiled kernel: addresses, ints, floats, first unit, behind the last, scratch."""
+
+Run: TypeAlias = Callable[[tuple[int, ...], tuple[int, ...], tuple[float, ...]], None]
+"""Runs a program on addresses (arrays, then results), strides with whole numbers, floats."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Code:
+    """Machine code of one plan.
+
+    Attributes:
+        loops: What it does.
+        arguments: What stands where in the argument lists.
+        entries: One for each kernel, in order.
+        buffers, fixed: Scratch memory of each kernel.
+        text: The generated text.
+        owner: Keeps the machine code alive.
+    """
+
+    loops: loops.Loops
+    arguments: Arguments
+    entries: tuple[Entry, ...]
+    buffers: tuple[tuple[Buffer, ...], ...]
+    fixed: tuple[int, ...]
+    text: str
+    owner: object
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Code for the extents of a call, with the segments into which axes are cut for them."""
+
+    code: Code
+    segments: Mapping[str, int]
+
+
+Find: TypeAlias = Callable[[Mapping[str, int], Mapping[str, str | None]], Found]
+"""Finds code for extents and for the axis of unit stride of each array and result."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compiled:
+    """The backend that runs machine code.
+
+    Attributes:
+        find: Finds code.
+        aliases: Pairs (result, array) for which storing over the array is safe.
+    """
+
+    find: Find
+    aliases: frozenset[tuple[int, str]] = frozenset()
+
+    @property
+    def backend(self) -> Compiled:
+        """Return this backend."""
+        return self
+
+    def may_alias(self, result: int, array: str) -> bool:
+        """Tell whether a result may be stored over an input, element by element."""
+        return (result, array) in self.aliases
+
+    def emit(self, launch: Launch) -> None:
+        """Add the lines that find a run and call it."""
+        stored = (*launch.inputs, *launch.outputs)
+        unit = {x.name: _unit_axis(x) for x in stored}
+        axes = [axis.name for axis in launch.program.axes]
+        runs = _Runs(partial(_make_run, self.find, unit), tuple(axes))
+        launch.names |= {"runs": runs, "find_run": runs.find}
+        launch.lines += [
+            f"extents = {launch.extents.extents()}",
+            "run = runs.get(extents)",
+            "if run is None:",
+            "    run = find_run(extents)",
+        ]
+        addresses, wholes = [], []
+        for x in stored:
+            addresses.append(x.library.address_text.format(x.variable))
+            wholes += _stride_lines(launch, x, unit[x.name])
+        params = {p.name: p for p in launch.program.params}
+        floats = []
+        for name, variable in launch.scalars.items():
+            kind = params[name].dtype.kind
+            (floats if kind == "float" else wholes).append(variable)
+        launch.lines.append(f"run({_tuple(addresses)}, {_tuple(wholes)}, {_tuple(floats)})")
+
+
+def _unit_axis(x: Stored) -> str | None:
+    """Return the axis along which neighbours are adjacent in memory."""
+    if x.unit_dim is None or not x.dims:
+        return None
+    axes = x.dims[x.unit_dim].axes
+    return axes[-1] if axes else None
+
+
+def _stride_lines(launch: Launch, x: Stored, unit: str | None) -> list[str]:
+    """Add lines that compute strides; return the text of those that are passed, by axis."""
+    strides = [f"t{x.variable}_{i}" for i in range(len(x.dims))]
+    if x.contiguous:
+        step: list[str] = []
+        texts = []
+        for dim in reversed(x.dims):
+            texts.append(" * ".join(step) or "1")
+            step.insert(0, launch.extents.size(dim))
+        launch.lines += [
+            f"{name} = {text}" for name, text in zip(strides, reversed(texts), strict=True)
+        ]
+    elif strides:
+        given = x.library.strides_text.format(x.variable)
+        launch.lines.append(f"{''.join(f'{name}, ' for name in strides)} = {given}")
+        if x.library.strides_in_bytes and x.dtype.bytes > 1:
+            launch.lines += [f"{name} //= {x.dtype.bytes}" for name in strides]
+    passed = []
+    for name, dim in zip(strides, x.dims, strict=True):
+        for i, axis in enumerate(dim.axes):
+            inner = dim.axes[i + 1 :]
+            scale = f" * {launch.extents.product(inner)}" if inner else ""
+            if axis != unit:
+                passed.append(f"{name}{scale}")
+    return passed
+
+
+def _tuple(parts: Sequence[str]) -> str:
+    return f"({''.join(f'{part}, ' for part in parts)})"
+
+
+class _Runs(OrderedDict[tuple[int, ...], Run]):
+    """Runs by extents; `get` is all that a warm call does."""
+
+    def __init__(self, make: Callable[[Mapping[str, int]], Run], axes: tuple[str, ...]) -> None:
+        super().__init__()
+        self._make = make
+        self._axes = axes
+
+    def find(self, extents: tuple[int, ...]) -> Run:
+        """Return the run for extents not seen before."""
+        with BUILDING:
+            run = self.get(extents)
+            if run is None:
+                run = self._make(dict(zip(self._axes, extents, strict=True)))
+                while len(self) >= KEPT_EXTENTS:
+                    self.popitem(last=False)
+                self[extents] = run
+            return run
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Step:
+    """One kernel of a run; `code` keeps it alive."""
+
+    entry: Entry
+    units: int
+    minimum: int
+    scratch: int
+    code: Code
+
+
+def _make_run(find: Find, unit: Mapping[str, str | None], extents: Mapping[str, int]) -> Run:
+    """Return the run for these extents."""
+    found = find(extents, unit)
+    code = found.code
+    every = {**extents, **found.segments}
+    parts = zip(code.entries, code.loops.kernels, code.buffers, code.fixed, strict=True)
+    steps = tuple(
+        _Step(
+            entry,
+            unit_count(kernel, every),
+            minimum_units(kernel, every),
+            scratch_bytes(buffers, fixed, every),
+            code,
+        )
+        for entry, kernel, buffers, fixed in parts
+    )
+    spaces = tuple(
+        prod(every[axis] for axis in space.axes) * space.dtype.bytes
+        for space in code.loops.workspaces
+    )
+    kinds = [(Extent, Stride, Whole).index(type(item)) for item in code.arguments.ints]
+    assert kinds == sorted(kinds), "a launcher passes extents, then strides, then whole numbers"
+    head = tuple(every[item.axis] for item in code.arguments.ints if isinstance(item, Extent))
+    return _runner(steps, head, spaces)
+
+
+def _runner(steps: tuple[_Step, ...], head: tuple[int, ...], spaces: tuple[int, ...]) -> Run:
+    arguments = steps[0].code.arguments
+    pack_addresses = struct.Struct(f"{len(arguments.addresses)}Q").pack
+    pack_ints = struct.Struct(f"{len(arguments.ints)}q").pack
+    pack_floats = struct.Struct(f"{len(arguments.floats)}d").pack
+    only = steps[0]
+
+    def run_inline(
+        addresses: tuple[int, ...], wholes: tuple[int, ...], floats: tuple[float, ...]
+    ) -> None:
+        only.entry(
+            pack_addresses(*addresses),
+            pack_ints(*head, *wholes),
+            pack_floats(*floats),
+            *(0, only.units, 0),
+        )
+
+    def run(addresses: tuple[int, ...], wholes: tuple[int, ...], floats: tuple[float, ...]) -> None:
+        workspaces = [_aligned(size) for size in spaces]
+        packed = (
+            pack_addresses(*addresses, *(address for _, address in workspaces)),
+            pack_ints(*head, *wholes),
+            pack_floats(*floats),
+        )
+        for step in steps:
+            pool().run(partial(_piece, step, packed), step.units, step.minimum)
+
+    small = only.units < 2 * only.minimum and only.scratch == 0
+    return run_inline if len(steps) == 1 and not spaces and small else run
+
+
+def _piece(step: _Step, packed: tuple[bytes, bytes, bytes], first: int, stop: int) -> None:
+    memory, address = _scratch(step.scratch)
+    step.entry(*packed, first, stop, address)
+    del memory
+
+
+_local = threading.local()
+
+
+def _scratch(size: int) -> tuple[object, int]:
+    """Return scratch memory of this thread and its address, 64-byte aligned."""
+    if size == 0:
+        return None, 0
+    held: tuple[object, int, int] | None = getattr(_local, "scratch", None)
+    if held is None or held[2] < size:
+        memory, address = _aligned(size)
+        if size > SCRATCH_KEPT:
+            return memory, address
+        held = (memory, address, size)
+        _local.scratch = held
+    return held[0], held[1]
+
+
+def _aligned(size: int) -> tuple[object, int]:
+    memory = np.empty(size + 64, np.uint8)
+    return memory, (memory.ctypes.data + 63) & -64

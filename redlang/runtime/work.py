@@ -1,0 +1,77 @@
+"""How much a unit of a kernel does, roughly: enough to tell a call that is worth threads.
+
+An estimate in element operations, about a nanosecond each. It decides nothing but how many pieces
+a call is cut into, so it may be off by a factor without harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from redlang.ir import loops, walk
+from redlang.ir.program import Expr
+
+WORTH = 30_000
+"""Operations below which a piece is not handed to another thread: waking one costs 20 µs or so."""
+
+_COSTLY = {"exp", "exp2", "log", "log2", "tanh", "sigmoid", "erf", "sin", "cos", "pow"}
+
+
+def unit_work(kernel: loops.Kernel, extents: Mapping[str, int]) -> int:
+    """Return about how many element operations one unit of `kernel` takes.
+
+    Args:
+        kernel: A kernel of the loop IR.
+        extents: The extent of every axis, segment axes included.
+    """
+    ranges = dict(extents)
+    for grid in kernel.grid:
+        ranges[grid.axis] = min(grid.tile, max(1, extents[grid.axis]))
+    if kernel.segment is not None:
+        cut = kernel.segment
+        ranges[cut.axis] = -(-extents[cut.axis] // max(1, extents[cut.index]))
+        ranges[cut.index] = 1
+    return max(1, int(_body(kernel.body, ranges)))
+
+
+def minimum_units(kernel: loops.Kernel, extents: Mapping[str, int]) -> int:
+    """Return how many units make a piece that is worth a thread of its own."""
+    return -(-WORTH // unit_work(kernel, extents))
+
+
+def _body(body: tuple[loops.Statement, ...], ranges: Mapping[str, int]) -> float:
+    return sum(_statement(statement, ranges) for statement in body)
+
+
+def _statement(statement: loops.Statement, ranges: Mapping[str, int]) -> float:
+    match statement:
+        case loops.Compute(value=value, type=type_):
+            return _elements(type_.axes, ranges) * _operations(value)
+        case loops.Fold(values=values, condition=condition):
+            parts = [*values, *([condition] if condition is not None else [])]
+            return sum(_elements(part.type.axes, ranges) * _operations(part) for part in parts)
+        case loops.Contract(left=left, right=right):
+            axes = {*left.type.axes, *right.type.axes}
+            # A matrix product does several multiply-adds a cycle.
+            operands = [left, right]
+            product = _elements(tuple(axes), ranges) / 8
+            return product + sum(_elements(o.type.axes, ranges) * _operations(o) for o in operands)
+        case loops.Store(value=value, axes=axes):
+            return _elements(axes, ranges) * _operations(value)
+        case loops.Loop(axis, tile, body):
+            count = -(-ranges[axis] // tile)
+            return count * _body(body, {**ranges, axis: min(tile, max(1, ranges[axis]))})
+        case loops.Branch(then=then, otherwise=otherwise):
+            return max(_body(then, ranges), _body(otherwise, ranges))
+        case loops.Combine() | loops.Commit():
+            return 1.0
+
+
+def _elements(axes: tuple[str, ...], ranges: Mapping[str, int]) -> int:
+    return prod(ranges.get(axis, 1) for axis in axes)
+
+
+def _operations(expr: Expr) -> float:
+    costs = (4.0 if getattr(node, "op", None) in _COSTLY else 0.5 for node in walk.nodes(expr))
+    return sum(costs)
