@@ -2,7 +2,7 @@ import pytest
 
 from redlang.ir.build import Builder, convert, literal, promote, ref
 from redlang.ir.operators import OPERATORS
-from redlang.ir.program import Cast, Literal, Scalar
+from redlang.ir.program import Apply, Cast, Literal, Scalar
 from redlang.ir.types import BOOL, F16, F32, F64, I8, I64, U64, Type, compute_type
 
 B = Builder(("m", "n", "j"))
@@ -51,9 +51,11 @@ def test_storage_types_are_computed_in_their_compute_type():
 def test_a_weak_expression_takes_the_strong_type_on_down_to_its_leaves():
     product = B.mul(B.mul(SCALE, 0.1), Y)
     weak = product.arguments[0]
+    assert isinstance(weak, Apply)
     assert weak.type.dtype is F64
     assert {part.type.dtype for part in weak.arguments} == {F64}
     narrow = B.mul(B.mul(SCALE, 0.1), X).arguments[0]
+    assert isinstance(narrow, Apply)
     assert {part.type.dtype for part in narrow.arguments} == {F32}
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from redlang.ir.build import Builder, literal, ref
 from redlang.ir.evaluate import Scope, evaluate, evaluate_full
-from redlang.ir.program import Literal, Scalar
+from redlang.ir.program import Expr, Literal, Scalar
 from redlang.ir.tiles import Tile
 from redlang.ir.types import BOOL, F16, F32, F64, I32, I64, Type
 
@@ -73,14 +73,14 @@ def test_integers_stay_integers():
 def test_absence_comes_from_operands_and_conditions():
     hidden = B.mask(BELOW, X)
     tile = evaluate(B.exp(hidden), scope())
-    assert tile.present.tolist() == np.tri(3, 4, dtype=bool).tolist()
+    assert tile.visible.tolist() == np.tri(3, 4, dtype=bool).tolist()
     # An absent condition or branch makes the result absent, chosen or not.
     chosen = evaluate(B.where(True, 0.0, hidden), scope())
-    assert chosen.present.tolist() == tile.present.tolist()
+    assert chosen.visible.tolist() == tile.visible.tolist()
     condition = evaluate(B.where(B.apply("gt", hidden, 0), 1, 2), scope())
-    assert condition.present.tolist() == tile.present.tolist()
+    assert condition.visible.tolist() == tile.visible.tolist()
     twice = evaluate(B.mask(B.apply("gt", N, 0), hidden), scope())
-    assert twice.present.tolist() == (np.tri(3, 4, dtype=bool) & (np.arange(4) > 0)).tolist()
+    assert twice.visible.tolist() == (np.tri(3, 4, dtype=bool) & (np.arange(4) > 0)).tolist()
 
 
 def test_fill_gives_absent_elements_a_value():
@@ -88,21 +88,21 @@ def test_fill_gives_absent_elements_a_value():
     assert filled.tolist() == np.where(np.tri(3, 4, dtype=bool), DATA, -1).tolist()
     assert evaluate(B.fill(X, -1), scope()).present is None
     partly = evaluate(B.fill(B.mask(BELOW, X), B.mask(B.apply("eq", N, 3), X)), scope())
-    assert partly.present.tolist() == (np.tri(3, 4, dtype=bool) | (np.arange(4) == 3)).tolist()
+    assert partly.visible.tolist() == (np.tri(3, 4, dtype=bool) | (np.arange(4) == 3)).tolist()
 
 
 def test_a_gather_out_of_range_is_absent():
     gather = B.load("x", F32, [M, LABEL], guarded=[False, True])
     tile = evaluate(gather, scope())
     assert tile.axes == ("m",)
-    assert tile.present.tolist() == [True, False, False]
+    assert tile.visible.tolist() == [True, False, False]
     assert tile.data[0] == DATA[0, 2]
 
 
 def test_a_gather_from_nothing_is_absent():
     empty = scope(arrays={"x": np.zeros((3, 0), np.float32), "label": np.array([2, -1, 4])})
     gather = B.load("x", F32, [M, LABEL], guarded=[False, True])
-    assert evaluate(gather, empty).present.tolist() == [False] * 3
+    assert evaluate(gather, empty).visible.tolist() == [False] * 3
     clamped = B.load("x", F32, [M, B.apply("clip", LABEL, 0, B.sub(B.size("n"), 1))])
     assert evaluate(clamped, empty).data.tolist() == [0] * 3
 
@@ -127,7 +127,7 @@ def test_reading_at_a_longer_axis_is_absent_behind_the_end():
     builder = Builder(("m", "n"))
     document = builder.load("d", I32, [builder.index("m")], guarded=[True])
     inner = Scope("double", ("m", "n"), {"m": 4, "n": 3}, {"d": np.arange(3)}, {"d": ("n",)})
-    assert evaluate(document, inner).present.tolist() == [True, True, True, False]
+    assert evaluate(document, inner).visible.tolist() == [True, True, True, False]
 
 
 def test_windows_cut_indices_loads_and_definitions_alike():
@@ -170,7 +170,7 @@ def test_long_chains_of_definitions_and_operators_need_no_recursion():
         f"y{i}": B.add(ref(f"y{i - 1}", Type(F32)) if i else literal(0.0), 1) for i in range(3000)
     }
     assert value(ref("y2999", Type(F32)), pointwise=step) == 3000
-    deep = literal(0.0)
+    deep: Expr = literal(0.0)
     for _ in range(3000):
         deep = B.neg(deep)
     assert value(deep) == 0

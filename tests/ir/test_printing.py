@@ -78,7 +78,7 @@ def shape(node):
         case ast.Name():
             return node.id
         case ast.Constant():
-            return float(node.value)
+            return float(str(node.value))
         case ast.UnaryOp():
             return (type(node.op), shape(node.operand))
         case ast.BinOp():

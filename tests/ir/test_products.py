@@ -31,15 +31,21 @@ def scope(precision="double", **changes):
     return Scope(precision, B.order, EXTENTS, arrays, axes)
 
 
-def contracted(expr, inner, condition=None):
+def found(expr, inner, condition=None):
     product = find_product(expr, condition, inner)
+    assert product is not None
+    return product
+
+
+def contracted(expr, inner, condition=None):
+    product = found(expr, inner, condition)
     return contract(product, ("k",), ("m", "n"), inner)
 
 
 def test_factors_are_grouped_around_the_largest():
     inner = scope()
     written = B.mul(B.mul(B.mul(SCALE, A), GAIN), W)
-    product = find_product(written, None, inner)
+    product = found(written, inner)
     assert {product.left.type.axes, product.right.type.axes} == {("m", "k"), ("n", "k")}
     a, w, gain, scale = (inner.arrays[name] for name in ("a", "w", "gain", "scale"))
     tile = contracted(written, inner)
@@ -48,7 +54,7 @@ def test_factors_are_grouped_around_the_largest():
 
 
 def test_declared_precision_multiplies_in_the_order_written():
-    product = find_product(B.mul(B.mul(SCALE, A), W), None, scope("declared"))
+    product = found(B.mul(B.mul(SCALE, A), W), scope("declared"))
     assert product.left == B.mul(SCALE, A)
     assert product.right is W
 

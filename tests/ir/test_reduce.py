@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from redlang.ir import reduce as reducing
 from redlang.ir.build import Builder, literal, ref
 from redlang.ir.evaluate import Scope
+from redlang.ir.numerics import Precision
 from redlang.ir.reduce import Reduction, combine, partial, reduce
 from redlang.ir.tiles import Tile
 from redlang.ir.types import F32, F64, I32
@@ -97,8 +98,8 @@ def test_a_visible_nan_or_infinity_reaches_only_its_own_sums():
 def test_pieces_give_the_same_result(monkeypatch, op, limit):
     product = B.mul(B.mul(Q, K), X)
     operand = B.apply("gt", product, 0) if op in ("count", "any") else product
-    options = {"k": 3, "new_axis": "j"} if op == "topk" else {}
-    node = B.reduce(op, ("n",), operand, condition=BELOW, **options)
+    k, new_axis = (3, "j") if op == "topk" else (None, None)
+    node = B.reduce(op, ("n",), operand, condition=BELOW, k=k, new_axis=new_axis)
     whole = reduce(node, scope())
     monkeypatch.setattr(reducing, "LIMIT", limit)
     for one, other in zip(whole, reduce(node, scope()), strict=True):
@@ -172,10 +173,11 @@ def test_sums_of_integers_and_truth_values():
 def test_declared_precision_accumulates_in_the_declared_type():
     values = B.load("c", F32, [I("n")])
     data = np.full(3, 3e38, np.float32)
-    for precision, expected in (("double", 9e38), ("declared", math.inf)):
+    expected: dict[Precision, float] = {"double": 9e38, "declared": math.inf}
+    for precision, total in expected.items():
         inner = Scope(precision, B.order, {"n": 3}, {"c": data}, {"c": ("n",)})
         (tile,) = reduce(B.reduce("sum", ("n",), values), inner)
-        assert tile.data == pytest.approx(expected, rel=1e-6)
+        assert tile.data == pytest.approx(total, rel=1e-6)
 
 
 def recurrence(gate, x, state=0.0):

@@ -41,7 +41,7 @@ def test_cutting_keeps_only_the_window_of_whole_dimensions():
     whole = Tile(("b", "d"), numbered(("b", "d")), np.ones((3, 1), np.bool_))
     part = cut(whole, {"d": (1, 3), "b": (0, 3)}, EXTENTS)
     assert part.data.tolist() == [[1, 2], [6, 7], [11, 12]]
-    assert part.present.shape == (3, 1)
+    assert part.visible.shape == (3, 1)
     # A value of the current window has its length already.
     assert cut(part, {"d": (1, 3)}, EXTENTS).data.tolist() == part.data.tolist()
 
@@ -50,7 +50,7 @@ def test_expanding_repeats_along_dimensions_of_extent_one():
     tile = Tile(("a",), np.array([7, 8]), np.array([True, False]))
     wide = expanded(tile, ("a", "b"), EXTENTS)
     assert wide.data.tolist() == [[7] * 3, [8] * 3]
-    assert wide.present.tolist() == [[True] * 3, [False] * 3]
+    assert wide.visible.tolist() == [[True] * 3, [False] * 3]
 
 
 def test_an_element_is_present_where_all_operands_are():
@@ -58,6 +58,8 @@ def test_an_element_is_present_where_all_operands_are():
     b = Tile(("a",), np.zeros(2), np.array([True, True]))
     plain = Tile(("a",), np.zeros(2))
     assert present_in_all([plain, plain]) is None
-    assert present_in_all([a, plain, b]).tolist() == [True, False]
+    both = present_in_all([a, plain, b])
+    assert both is not None
+    assert both.tolist() == [True, False]
     assert plain.visible.tolist() == [True]
-    assert aligned(a, ("a", "b")).present.shape == (2, 1)
+    assert aligned(a, ("a", "b")).visible.shape == (2, 1)

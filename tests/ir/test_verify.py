@@ -4,7 +4,7 @@ import pytest
 
 from redlang.errors import InternalError
 from redlang.ir.build import Builder, literal, ref
-from redlang.ir.incremental import Commit, Let, State
+from redlang.ir.incremental import Commit, Let, Partial, State
 from redlang.ir.normalise import normalise
 from redlang.ir.program import (
     Apply,
@@ -152,7 +152,7 @@ BROKEN_SWEEPS = {
     ),
     "max has 2 results": replace(
         SWEEP,
-        update=(replace(SWEEP.update[0], names=("p", "q"), types=(ROW, ROW)), *SWEEP.update),
+        update=(Partial(("p", "q"), "max", (X,), None, (ROW, ROW)), *SWEEP.update),
     ),
     "state m of f32[m] becomes bool[m]": replace(
         SWEEP,

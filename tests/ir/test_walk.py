@@ -3,7 +3,7 @@ from hypothesis import strategies as st
 
 from redlang.ir import walk
 from redlang.ir.build import Builder, literal, ref
-from redlang.ir.program import Apply, Literal, Ref
+from redlang.ir.program import Apply, Expr, Literal, Reduce, Ref
 from redlang.ir.types import F32, F64, Type
 
 B = Builder(("m", "n"))
@@ -60,12 +60,17 @@ def test_a_shared_node_is_rewritten_once():
     shared = B.exp(X)
     expr = B.add(shared, shared)
     calls = []
-    walk.rewrite(expr, lambda node: calls.append(node) or node)
+
+    def note(node):
+        calls.append(node)
+        return node
+
+    walk.rewrite(expr, note)
     assert sum(node is shared for node in calls) == 1
 
 
 def test_a_deep_chain_needs_no_recursion():
-    expr = X
+    expr: Expr = X
     for _ in range(5000):
         expr = Apply("neg", (expr,), expr.type)
     assert walk.size_of(expr) == 5003
@@ -105,6 +110,7 @@ def test_map_value_keeps_a_reduction_that_does_not_change():
     node = B.reduce("sum", ("n",), X)
     assert walk.map_value(node, lambda expr: expr) is node
     changed = walk.map_value(node, lambda expr: B.exp(expr))
+    assert isinstance(changed, Reduce)
     assert changed.operand == B.exp(X)
     assert walk.value_refs(B.reduce("sum", ("n",), B.mul(X, S))) == {"s"}
     assert isinstance(S, Ref)
