@@ -33,8 +33,11 @@ def parse_annotation(
     try:
         node = read("annotation", text.replace("\n", " "))
     except Refusal as refusal:
-        place = Span(refusal.span.start + span.start, refusal.span.stop + span.start)
-        problem, hint = _explain(text, refusal)
+        start, stop = refusal.span.start, refusal.span.stop
+        if text.startswith("...", start):
+            stop = start + 3
+        place = Span(start + span.start, stop + span.start)
+        problem, hint = _explain(text[:start], text[start:stop])
         return ArrayAnnotation(None, (), span), [mistake(problem, hint, place)]
     dtype = str(node.words[0]) if node.words else None
     dims = tuple(_dimension(child, span.start) for child in node.nodes)
@@ -87,11 +90,10 @@ def _check(annotation: ArrayAnnotation) -> list[KernelSyntaxError]:
     return mistakes
 
 
-def _explain(text: str, refusal: Refusal) -> tuple[str, str]:
-    """Return problem and hint for an annotation that the grammar refuses."""
-    found = text[refusal.span.start : refusal.span.stop]
+def _explain(before: str, found: str) -> tuple[str, str]:
+    """Return problem and hint for what the grammar refuses behind `before`."""
     if not found:
-        opened = "[" if text.count("[") > text.count("]") else "("
+        opened = "[" if before.count("[") > before.count("]") else "("
         return f"the annotation ends before {opened!r} is closed", EXAMPLE
     match found:
         case ",":
@@ -102,7 +104,7 @@ def _explain(text: str, refusal: Refusal) -> tuple[str, str]:
             return "an annotation has no ranges", "an axis of fixed extent is written n=128"
         case "(":
             return "parentheses hold axes, not further parentheses", EXAMPLE
-        case ")" if text[: refusal.span.start].rstrip().endswith("("):
+        case ")" if before.rstrip().endswith("("):
             return "the parentheses hold no axis", EXAMPLE
         case _:
             return f"{found!r} has no place in an annotation", EXAMPLE

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from redlang.errors import SourceUnavailableError
 from redlang.frontend.lines import logical_lines
-from redlang.source import SourceText
+from redlang.source import SourceText, Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,9 +43,7 @@ def capture(function: object) -> SourceText:
         )
     code = definition.__code__
     if code.co_name == "<lambda>":
-        raise SourceUnavailableError(
-            "a lambda cannot be a kernel", hint="write it as a function with def and return"
-        )
+        raise _lambda(code, definition.__globals__)
     lines = _file_lines(code, definition.__globals__)
     first = code.co_firstlineno
     text = "".join(lines[first - 1 :])
@@ -88,6 +86,18 @@ def _file_lines(code: CodeType, scope: dict[str, object]) -> list[str]:
             f"the text of {code.co_name!r} from {file!r} cannot be found", hint=NO_SOURCE_HINT
         )
     return lines
+
+
+def _lambda(code: CodeType, scope: dict[str, object]) -> SourceUnavailableError:
+    line = linecache.getline(code.co_filename, code.co_firstlineno, scope).rstrip()
+    text = line.lstrip()
+    indent = len(line) - len(text)
+    return SourceUnavailableError(
+        "a lambda cannot be a kernel",
+        hint="write it as a function with def and return",
+        source=SourceText(text, code.co_filename, code.co_firstlineno, indent) if text else None,
+        span=Span(0, len(text)),
+    )
 
 
 def _last_line(code: CodeType) -> int:

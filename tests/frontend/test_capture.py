@@ -263,7 +263,8 @@ def test_the_prompt_keeps_its_text():
     text = "def typed(x):\n    return x\n"
     scope = {}
     code = compile(text, "<python-input-0>", "exec")
-    linecache._register_code(code, text, "<python-input-0>")
+    by_code = hasattr(linecache, "_getlines_from_code")  # else by name, as 3.13.0 does
+    linecache._register_code(code if by_code else "<python-input-0>", text, "<python-input-0>")
     exec(code, scope)
     assert capture(scope["typed"]).text == text.rstrip()
 

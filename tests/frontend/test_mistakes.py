@@ -1,17 +1,49 @@
 import ast
+import importlib.util
 import re
+import sys
 import warnings
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import redlang
 from redlang.errors import KernelSyntaxError, RedlangError
 from redlang.frontend.advice import EXPRESSIONS, OPERATORS, STATEMENTS
 from redlang.frontend.capture import from_text
 from redlang.frontend.parser import parse
 from redlang.frontend.unparse import unparse
 from redlang.source import SourceText
+
+PAIRS = sorted((Path(__file__).parents[1] / "mistakes").glob("*.py"))
+
+
+def provoke(path):
+    """Return what importing a file, or looking at one of its kernels, says."""
+    spec = importlib.util.spec_from_file_location(f"mistakes_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+        for value in vars(module).values():
+            if isinstance(value, redlang.Kernel):
+                value.explain("program")
+    except RedlangError as error:
+        return str(error).replace(str(path), path.name)
+    finally:
+        del sys.modules[spec.name]
+    raise AssertionError(f"{path.name} has no mistake")
+
+
+@pytest.mark.parametrize("path", PAIRS, ids=[path.stem for path in PAIRS])
+def test_a_wrong_kernel_and_what_it_prints(path, request):
+    expected = path.with_suffix(".txt")
+    printed = provoke(path)
+    if request.config.getoption("--renew-golden", default=False):
+        expected.write_text(f"{printed}\n", encoding="utf-8")
+    assert f"{printed}\n" == expected.read_text(encoding="utf-8")
 
 
 def mistakes(text):
@@ -263,7 +295,7 @@ def test_definitions_that_are_none(text, problem, line):
     ("annotation", "problem", "where"),
     [
         ("b, h", "separated by spaces", ","),
-        ("... h", "stands for no axis", "."),
+        ("... h", "stands for no axis", "..."),
         ("* h", "stands for no axis", "*"),
         ("b:h", "no ranges", ":"),
         ("b ((g r) m)", "not further parentheses", "("),

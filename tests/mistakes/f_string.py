@@ -1,0 +1,10 @@
+"""Strings."""
+
+import redlang
+
+
+@redlang.kernel
+def kernel(x: "n") -> "n":
+    name = f"x{n}"
+    mode = "mean"
+    return x

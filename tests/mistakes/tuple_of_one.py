@@ -1,0 +1,8 @@
+"""A comma too many."""
+
+import redlang
+
+
+@redlang.kernel
+def kernel(x: "n") -> "n":
+    return x,
