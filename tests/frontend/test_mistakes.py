@@ -226,6 +226,8 @@ def test_python_that_is_not_redlang(statement, problem, hint):
         ("a = x ? y", "'?' is no sign of the language", "?"),
         ("a = $x", "'$' is no sign of the language", "$"),
         ("a = 'x", "the string is never closed", "'"),
+        ("a = 'x\\'", "the string is never closed", "'"),
+        ('a = "x\\"', "the string is never closed", '"'),
         ("a = x if y", "the line is not complete", "y"),
         ("a = 1 = x", "'=' stands inside an expression", "="),
         ("a = x \\ y", "'\\' joins lines only at the end", "\\"),
