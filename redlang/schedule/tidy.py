@@ -32,21 +32,17 @@ from redlang.ir.program import Apply, Expr, Ref
 
 def tidy(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
     """Return a unit's body with the rewrites above applied."""
-    tidied = [_tidy_loop(s) if isinstance(s, Loop) else s for s in body]
-    tidied = _accumulate(tidied)
-    tidied = _straight_line(tidied)
-    return tuple(_drop_unread(tidied))
+    return tuple(_drop_unread(_tidy_list(list(body))))
 
 
-def _tidy_loop(loop: Loop) -> Loop:
-    body = [_tidy_loop(s) if isinstance(s, Loop) else s for s in loop.body]
-    if not any(isinstance(s, Commit) for s in body):
-        return replace(loop, body=tuple(_straight_line(_accumulate(body))))
-    body = _accumulate(body)
-    own = defined_here(body)
-    # Sweeps that begin and end inside this body are straight-line code of their own.
-    body = _straight_line(body, only=own)
-    return replace(loop, body=tuple(_in_place(body)))
+def _tidy_list(body: list[Statement]) -> list[Statement]:
+    """Tidy one list of statements, nested lists first."""
+    body = [
+        replace(s, body=tuple(_tidy_list(list(s.body)))) if isinstance(s, Loop) else s for s in body
+    ]
+    # Sweeps that begin and end in this list are straight-line code of their own.
+    body = _straight_line(body, only=defined_here(body))
+    return _in_place(_accumulate(_forward(body)))
 
 
 def reads(statement: Statement) -> frozenset[str]:
@@ -173,6 +169,25 @@ def rename(statement: Statement, names: Mapping[str, str]) -> Statement:
             assert_never(statement)
 
 
+def _forward(body: list[Statement]) -> list[Statement]:
+    """Turn `v = f(s); u = v` into `u = f(s)`, and drop a copy of what nothing changes later."""
+    for copy in [s for s in body if isinstance(s, Compute) and isinstance(s.value, Ref)]:
+        assert isinstance(copy.value, Ref)
+        source, target = copy.value.name, copy.name
+        at = next((i for i, s in enumerate(body) if s is copy), None)
+        if at is None or copy.value.type.axes != copy.type.axes:
+            continue
+        makers = [i for i, s in enumerate(body) if source in writes(s)]
+        changed = any(target in writes(s) for i, s in enumerate(body) if i != at)
+        if not makers or makers[-1] > at or changed or copy.value.type.dtype != copy.type.dtype:
+            continue
+        later = [rename(s, {target: source}) for s in body[at + 1 :]]
+        if source not in defined_here(body) or any(source in writes(s) for s in body[at + 1 :]):
+            continue
+        body = [*body[:at], *later]
+    return body
+
+
 def _accumulate(body: list[Statement]) -> list[Statement]:
     """Turn `t = L @ R; v = a + t` into `v = a; v += L @ R` where nothing else reads t."""
     for contract in [s for s in body if isinstance(s, Contract) and not s.accumulate]:
@@ -184,12 +199,25 @@ def _accumulate(body: list[Statement]) -> list[Statement]:
             continue
         target, addend = rest
         at = next(i for i, s in enumerate(body) if s is readers[0])
-        body[at : at + 1] = [
-            Compute(target, addend, contract.type),
-            replace(contract, name=target, accumulate=True),
-        ]
+        product = replace(contract, name=target, accumulate=True)
+        body[at : at + 1] = [Compute(target, addend, contract.type), product]
         body = [s for s in body if s is not contract]
+        if isinstance(addend, Ref) and _moves(addend.name, body):
+            body = [
+                rename(s, {addend.name: target}) for s in body if not _is_copy(s, target, addend)
+            ]
     return body
+
+
+def _moves(name: str, body: list[Statement]) -> bool:
+    """Say whether a value is made once in this list and read once."""
+    made = [s for s in body if name in writes(s)]
+    read = [s for s in body if name in reads(s)]
+    return len(made) == len(read) == 1 and isinstance(made[0], Compute)
+
+
+def _is_copy(statement: Statement, target: str, source: Ref) -> bool:
+    return isinstance(statement, Compute) and (statement.name, statement.value) == (target, source)
 
 
 def _addend(statement: Statement, name: str) -> tuple[str, Expr] | None:
@@ -206,7 +234,7 @@ def _addend(statement: Statement, name: str) -> tuple[str, Expr] | None:
             return None
 
 
-def _straight_line(body: list[Statement], only: frozenset[str] | None = None) -> list[Statement]:
+def _straight_line(body: list[Statement], only: frozenset[str]) -> list[Statement]:
     """Replace commits of states that this list defines by renaming, and drop neutral combines."""
     initial: set[str] = set()
     alias: dict[str, str] = {}
@@ -222,7 +250,7 @@ def _straight_line(body: list[Statement], only: frozenset[str] | None = None) ->
             ) <= initial and _is_initial(left, done):
                 alias |= dict(zip(names, right, strict=True))
             case Commit(pairs=pairs):
-                mine = [(s, v) for s, v in pairs if s in initial and (only is None or s in only)]
+                mine = [(s, v) for s, v in pairs if s in initial and s in only]
                 others = tuple(pair for pair in statement.pairs if pair not in mine)
                 alias |= dict(mine)
                 alias = {k: _follow(k, alias) for k in alias}
