@@ -81,6 +81,10 @@ class Scope:
         """Return this scope with further values."""
         return replace(self, values={**self.values, **values})
 
+    def with_pointwise(self, definitions: Mapping[str, Expr]) -> Scope:
+        """Return this scope with further definitions that are computed where they are read."""
+        return replace(self, pointwise={**self.pointwise, **definitions})
+
     def with_windows(self, windows: Mapping[str, Window]) -> Scope:
         """Return this scope with other current ranges."""
         return replace(self, windows={**self.windows, **windows})

@@ -12,7 +12,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -55,8 +54,7 @@ def interpret(
                 dict(zip(definition.names, reduce(value, scope), strict=True))
             )
         else:
-            pointwise = {**scope.pointwise, definition.names[0]: value}
-            scope = replace(scope, pointwise=pointwise)
+            scope = scope.with_pointwise({definition.names[0]: value})
     return results(program, scope, store=store)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from redlang.ir import walk
 from redlang.ir.evaluate import Scope, evaluate, evaluate_full
@@ -50,7 +49,7 @@ def interpret_sweeps(
     pointwise = {
         d.names[0]: d.value for d in program.definitions if not isinstance(d.value, Reduce)
     }
-    scope = replace(scope, pointwise=pointwise)
+    scope = scope.with_pointwise(pointwise)
     pending = list(sweeps)
     for definition in program.definitions:
         value = definition.value
