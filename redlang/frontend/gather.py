@@ -112,6 +112,9 @@ def _clamped_tail(draft: Draft, dim: Dim, span: Span) -> Expr:
 def _from_end(draft: Draft, dim: Dim, place: Expr, span: Span) -> Expr:
     """Count a negative literal from the end of the dimension."""
     if isinstance(place, Literal) and place.value < 0:
+        extent = draft.extent(dim.axes[0]) if len(dim.axes) == 1 else ""
+        if isinstance(extent, int) and extent + place.value >= 0:
+            return draft.number(extent + int(place.value), span)
         return draft.apply("sub", dim_extent(draft, dim, span), -int(place.value), span=span)
     return place
 
