@@ -7,14 +7,15 @@ are written in terms of states, and c is made to cancel by algebra before anythi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import sympy as sp
 
 from redlang.algebra.budget import OutOfBudgetError, within
 from redlang.algebra.incremental import Emitter
 from redlang.algebra.signs import Signs
 from redlang.algebra.symbols import NotExpressible, Symbols, to_expr
-from redlang.algebra.terms import Shift
-from redlang.algebra.transport import Centre
+from redlang.algebra.transport import Centre, Reference
 from redlang.ir import walk
 from redlang.ir.program import Expr, Ref
 
@@ -27,7 +28,7 @@ class Distances:
         rounded: Means that are kept as they were rounded, with their rest beside them.
     """
 
-    def __init__(self, emitter: Emitter, signs: Signs, rounded: frozenset[Expr]) -> None:
+    def __init__(self, emitter: Emitter, signs: Signs, rounded: Iterable[Expr]) -> None:
         self.emitter = emitter
         self.build = emitter.build
         self.rounded = {id(emitter.pool.intern(expr)) for expr in rounded}
@@ -36,14 +37,16 @@ class Distances:
         self._centres: set[sp.Symbol] = set()
         self._formal: dict[str, sp.Expr] = {}
 
-    def of(self, shift: Shift, centre: Centre) -> Expr:
-        """Return centre - context."""
+    def of(self, reference: Reference, context: Expr) -> Expr:
+        """Return the distance of a reference point from a context, c - u."""
         build = self.build
-        context = build.convert(shift.context, centre.dtype)
-        if centre.weight is None:
-            return build.neg(shift.context)
-        kept = self.emitter.point(centre).kept
-        self._centres.add(self.symbols.symbol(kept))
+        if isinstance(reference, Centre) and reference.weight is None:
+            return build.neg(context)
+        kept = self.emitter.point(reference).kept
+        if isinstance(reference, Centre):
+            context = build.convert(context, reference.dtype)
+        for point in self.emitter.centres():
+            self._centres.add(self.symbols.symbol(point.kept))
         try:
             return within(lambda: self._exact(kept, context), size=walk.size_of(context))
         except (OutOfBudgetError, NotExpressible):
@@ -55,7 +58,7 @@ class Distances:
         formal = sp.expand(sp.cancel(self._sympy(context)))
         parts = sp.Add.make_args(formal)
         others = [part for part in parts if part in self._centres]
-        if not others:
+        if not others or self.symbols.symbol(context) in others:
             return build.sub(kept, context)
         rest = formal - sum(others)
         if rest.free_symbols & self._centres:

@@ -15,7 +15,7 @@ from redlang.algebra.incremental import Emitter, identity
 from redlang.algebra.operators import Sign
 from redlang.algebra.sharing import canonical
 from redlang.algebra.signs import Signs
-from redlang.algebra.transport import Centre, Phi, Reference, finish
+from redlang.algebra.transport import Centre, Phi, finish
 from redlang.ir import walk
 from redlang.ir.build import literal
 from redlang.ir.incremental import Let
@@ -125,9 +125,6 @@ def _transported(plan: Transported, emitter: Emitter, distances: Distances) -> l
     zero = build.convert(0, dtype)
     total: Expr | None = None
 
-    def at(reference: Reference) -> Expr:
-        return emitter.point(reference, name).kept
-
     bare: Expr | None = None
     for carried in plan.terms:
         for phi in carried.basis():
@@ -136,9 +133,9 @@ def _transported(plan: Transported, emitter: Emitter, distances: Distances) -> l
         for centre in carried.centres:
             if centre.weight is not None:
                 emitter.point(centre, name)
-        part = finish(
-            carried, at, distances.of, lambda phi: emitter.sum(phi, name), build
-        )
+        if carried.top.maximum is not None:
+            emitter.point(carried.top.maximum, name)
+        part = finish(carried, distances.of, lambda phi: emitter.sum(phi, name), build)
         bare = part if bare is None else build.add(bare, part)
         if carried.term.mixed or carried.term.factors:
             part = build.where(emitter.seen(carried.top.condition, name), part, zero)

@@ -14,6 +14,7 @@ from typing import Literal
 
 from redlang.algebra import explain, finish
 from redlang.algebra.cascade import ORDERED, Dependences, Group, compatible
+from redlang.algebra.centre import centred
 from redlang.algebra.derive import Declined, Plain, Stage, StagePlan, derive
 from redlang.algebra.distance import Distances
 from redlang.algebra.incremental import Emitter
@@ -60,17 +61,17 @@ def fuse(program: Program, *, mode: Mode = "auto") -> Fusion:
         FusionError: The mode is `require` and a stage cannot share the sweep of what it reads; or a
             monoid breaks its laws.
     """
-    return _Fuser(split(program), mode).run()
+    return _Fuser(program, mode).run()
 
 
 class _Fuser:
     """Places the stages of one program, one after another."""
 
     def __init__(self, program: Program, mode: Mode) -> None:
-        self.program = program
+        self.program, self.means = centred(split(program))
         self.mode = mode
-        self.dependences = Dependences(program)
-        self.signs = Signs(program)
+        self.dependences = Dependences(self.program)
+        self.signs = Signs(self.program)
         self.groups: list[Group] = []
         self.plans: dict[str, StagePlan] = {}
         self.verdicts: dict[str, StageVerdict] = {}
@@ -142,6 +143,9 @@ class _Fuser:
             self._require(self.verdicts[name], stage)
             return False
         self.verdicts[name] = explain.fused(plan, view, self.signs)
+        if not isinstance(self.verdicts[name], Fused):
+            self._require(self.verdicts[name], stage)
+            return False
         self.plans[name] = plan
         first, *others = groups
         for other in others:
@@ -202,7 +206,8 @@ class _Fuser:
         centres = [centre for plan in plans for centre in finish.centres_of(plan)]
         centres += related_centres(plans, view, self.signs)
         emitter = Emitter(view, centres)
-        distances = Distances(emitter, self.signs, frozenset())
+        means = [self.dependences.inlined(mean, group.stages) for mean in self.means]
+        distances = Distances(emitter, self.signs, means)
         lets: list[Let] = []
         for plan in plans:
             lets.extend(finish.emit(plan, emitter, distances, self.signs))

@@ -156,6 +156,10 @@ class Emitter:
                 self.state(_first(reference), name)
         return self._points[reference]
 
+    def centres(self) -> list[Point]:
+        """Return the centres emitted so far."""
+        return [p for reference, p in self._points.items() if isinstance(reference, Centre)]
+
     def seen(self, condition: Expr | None, name: str) -> Expr:
         """Return whether any element took part under `condition`, from states."""
         if condition is None:

@@ -26,7 +26,11 @@ def related_centres(plans: Sequence[StagePlan], view: View, signs: Signs) -> lis
         if not isinstance(plan, Transported):
             continue
         for carried in plan.terms:
-            for shift in carried.term.shifts:
+            exponential = carried.term.exponential
+            shifts = list(carried.term.shifts)
+            if exponential is not None:
+                shifts.append(Shift(exponential.element, exponential.context))
+            for shift in shifts:
                 for name in walk.refs(shift.context) & sums.keys():
                     centre = _centre(shift, sums[name], view, signs)
                     if centre is not None:

@@ -33,7 +33,6 @@ class Symbols:
         self.signs = signs
         self._symbols: dict[int, sp.Symbol] = {}
         self._exprs: dict[sp.Symbol, Expr] = {}
-        self.truths: set[sp.Symbol] = set()
 
     def symbol(self, expr: Expr) -> sp.Symbol:
         """Return the symbol that stands for `expr`."""
@@ -42,7 +41,6 @@ class Symbols:
             number = len(self._symbols)
             if expr.type.dtype.kind == "bool":
                 symbol = sp.Symbol(f"k{number}", nonnegative=True, integer=True)
-                self.truths.add(symbol)
             else:
                 sign = self.signs.of(expr)
                 symbol = sp.Symbol(f"v{number}", **_assumptions(sign))
@@ -97,6 +95,11 @@ class Symbols:
                 return self.symbol(node)
 
 
+def is_truth(symbol: sp.Symbol) -> bool:
+    """Return whether a symbol stands for a condition."""
+    return symbol.name.startswith("k")
+
+
 def _assumptions(sign: Sign) -> dict[str, bool]:
     if sign is Sign.POSITIVE:
         return {"positive": True}
@@ -127,8 +130,8 @@ _FUNCTIONS: dict[str, Callable[..., sp.Expr]] = {
     "erf": sp.erf,
     "sin": sp.sin,
     "cos": sp.cos,
-    "maximum": sp.Max,
-    "minimum": sp.Min,
+    "maximum": lambda a, b: (a + b + sp.Abs(a - b)) / 2,
+    "minimum": lambda a, b: (a + b - sp.Abs(a - b)) / 2,
     "where": lambda c, a, b: c * a + (1 - c) * b,
     "not": lambda c: 1 - c,
     "and": lambda a, b: a * b,

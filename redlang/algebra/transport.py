@@ -265,23 +265,21 @@ def _raised(phi: Phi, centre: Centre, power: int) -> Phi:
     return replace(phi, centres=_ordered(powers))
 
 
-Distances = Callable[[Shift, Centre], Expr]
-"""c - u for a shift, exact where the context is a mean that is kept about c."""
+Distance = Callable[[Reference, Expr], Expr]
+"""c - u for a reference point and a context, as exactly as it can be had."""
 
 
-def finish(
-    carried: CarriedTerm, at: Point, distance: Distances, sums: Sums, build: Builder
-) -> Expr:
+def finish(carried: CarriedTerm, distance: Distance, sums: Sums, build: Builder) -> Expr:
     """Return the term's sum at its own contexts, from sums at reference points."""
     term = carried.term
     base = replace(carried.top, centres=(), rotations=())
     shifts = [
-        (centre, shift.power, distance(shift, centre))
+        (centre, shift.power, distance(centre, shift.context))
         for shift, centre in zip(term.shifts, carried.centres, strict=True)
     ]
     result = _turned(base, list(term.rotations), shifts, sums, build)
     if term.exponential is not None and carried.top.maximum is not None:
-        exponent = build.sub(at(carried.top.maximum), term.exponential.context)
+        exponent = distance(carried.top.maximum, term.exponential.context)
         result = build.mul(build.apply(term.exponential.base, exponent), result)
     if term.number == -1:
         result = build.neg(result)

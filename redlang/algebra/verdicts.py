@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from redlang.algebra.witness import Witness
+
 
 @dataclass(frozen=True, slots=True)
 class Proof:
@@ -58,7 +60,7 @@ class Refuted:
 
     stage: str
     obligation: str
-    witness: str
+    witness: Witness
 
 
 @dataclass(frozen=True, slots=True)

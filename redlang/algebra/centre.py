@@ -1,0 +1,217 @@
+"""Differences from a mean, to full precision: (y - c) - r in place of y - (c + r).
+
+A mean near 10^5 in f32 is known to 10^-2 only, whatever care went into its sum; a row of standard
+deviation 1 that is shifted by it is wrong in the third digit. So a mean that is subtracted from its own
+elements gets a *rest*, the mean of what remains after the rounded mean was subtracted:
+
+    mu = sum[n](w * y) / sum[n](w);   y - mu
+      -->
+    rest = sum[n](w * (y - mu));      (y - mu) - rest / sum[n](w)
+
+In real arithmetic the rest is 0, so the program means what it meant. In the incremental form the sum
+is kept about a centre, and the rest is at hand without another look at the data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from redlang.algebra.sharing import Pool, canonical
+from redlang.algebra.terms import factors_of, is_number
+from redlang.ir import walk
+from redlang.ir.build import Builder
+from redlang.ir.program import (
+    Apply,
+    Cast,
+    Definition,
+    Expr,
+    Program,
+    Reduce,
+    Ref,
+    Size,
+)
+from redlang.ir.types import F32
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """A mean that is subtracted from its own elements.
+
+    Attributes:
+        value: The mean as the program writes it.
+        rest: The name of its rest.
+        quotient: The rest divided by the sum of weights.
+    """
+
+    value: Expr
+    rest: str
+    quotient: Expr
+
+
+def centred(program: Program) -> tuple[Program, tuple[Expr, ...]]:
+    """Return the program with rests, and the means that have one."""
+    finder = _Finder(program)
+    rewritten = walk.map_program(program, finder.rewritten)
+    if not finder.means:
+        return program, ()
+    definitions: list[Definition] = []
+    for definition in rewritten.definitions:
+        definitions.append(definition)
+        definitions.extend(finder.rests_after(definition))
+    program = replace(rewritten, definitions=tuple(definitions))
+    return program, tuple(mean.value for mean in finder.means.values())
+
+
+class _Finder:
+    """Finds differences from means, and what the rest of each mean is."""
+
+    def __init__(self, program: Program) -> None:
+        self.build = Builder.of(program)
+        self.pool = Pool()
+        self.means: dict[int, Mean] = {}
+        self.rests: dict[str, list[Definition]] = {}
+        self.places = {
+            name: i for i, definition in enumerate(program.definitions) for name in definition.names
+        }
+        self.definitions = program.definitions
+        self.taken = set(self.places)
+
+    def rewritten(self, expr: Expr) -> Expr:
+        """Return `expr` with the rest subtracted beside each mean."""
+        return walk.rewrite(expr, self._difference)
+
+    def rests_after(self, definition: Definition) -> list[Definition]:
+        """Return the definitions of the rests that follow `definition`."""
+        return self.rests.get(definition.names[-1], [])
+
+    def _difference(self, node: Expr) -> Expr:
+        if not isinstance(node, Apply) or node.op != "sub" or node.type.dtype is not F32:
+            return node
+        left, right = node.arguments
+        if (mean := self._mean(right, left)) is not None:
+            return self.build.sub(node, mean.quotient)
+        if (mean := self._mean(left, right)) is not None:
+            return self.build.add(node, mean.quotient)
+        return node
+
+    def _mean(self, value: Expr, element: Expr) -> Mean | None:
+        """Return the mean that `value` is, if it is one of `element`."""
+        opened = self._opened(value)
+        if not (isinstance(opened, Apply) and opened.op == "div"):
+            return None
+        total = self._sum(opened.arguments[0])
+        if total is None or total.operand.type.dtype is not F32:
+            return None
+        if not set(total.axes) <= set(element.type.axes):
+            return None
+        rest_of = list(map(self._closed, factors_of(self._opened(total.operand))))
+        wanted = self._closed(element)
+        if wanted not in rest_of:
+            return None
+        rest_of.remove(wanted)
+        if not self._weighs(opened.arguments[1], rest_of, total):
+            return None
+        key = id(self._closed(value))
+        if key not in self.means:
+            self.means[key] = self._with_rest(value, element, total, opened.arguments)
+        return self.means[key]
+
+    def _opened(self, expr: Expr) -> Expr:
+        """Return what a name stands for, as far as names of names go."""
+        while isinstance(expr, Ref | Cast):
+            if isinstance(expr, Cast):
+                if expr.explicit or expr.operand.type.dtype.kind != expr.type.dtype.kind:
+                    return expr
+                expr = expr.operand
+                continue
+            definition = self.definitions[self.places[expr.name]]
+            if isinstance(definition.value, Reduce):
+                return expr
+            expr = definition.value
+        return expr
+
+    def _closed(self, expr: Expr) -> Expr:
+        """Return `expr` with the names of pointwise definitions opened, interned."""
+
+        def rule(node: Expr) -> Expr:
+            opened = self._opened(node) if isinstance(node, Ref) else node
+            return opened if opened is node else walk.rewrite(opened, rule)
+
+        return self.pool.intern(walk.rewrite(expr, rule))
+
+    def _sum(self, expr: Expr) -> Reduce | None:
+        opened = self._opened(expr)
+        if isinstance(opened, Ref):
+            value = self.definitions[self.places[opened.name]].value
+            if isinstance(value, Reduce) and value.op == "sum":
+                return value
+        return None
+
+    def _weighs(self, divisor: Expr, weights: list[Expr], total: Reduce) -> bool:
+        """Return whether `divisor` is the sum of the weights over the elements of `total`."""
+        divisor = _value(divisor)
+        opened = _value(self._opened(divisor))
+        reduce = None
+        if isinstance(opened, Ref):
+            reduce = self.definitions[self.places[opened.name]].value
+        if isinstance(reduce, Reduce):
+            same = set(reduce.axes) == set(total.axes) and self._same_elements(reduce, total)
+            if reduce.op == "count":
+                return same and not weights and is_number(reduce.operand, True)
+            if reduce.op == "sum" and same and weights:
+                own = map(self._closed, factors_of(self._opened(reduce.operand)))
+                return sorted(map(id, own)) == sorted(map(id, weights))
+            return False
+        sizes = [_value(factor) for factor in factors_of(opened)]
+        axes = [size.axis for size in sizes if isinstance(size, Size)]
+        whole = len(axes) == len(sizes) and sorted(axes) == sorted(total.axes)
+        return whole and not weights and total.condition is None
+
+    def _same_elements(self, a: Reduce, b: Reduce) -> bool:
+        conditions = (
+            canonical([reduce.condition and self._closed(reduce.condition)], self.build, self.pool)
+            for reduce in (a, b)
+        )
+        first, second = conditions
+        return first is second
+
+    def _with_rest(
+        self, value: Expr, element: Expr, total: Reduce, quotient: tuple[Expr, ...]
+    ) -> Mean:
+        """Define the rest of a mean after everything that it reads."""
+        build = self.build
+        weight: Expr | None = None
+        factors = list(factors_of(self._opened(total.operand)))
+        wanted = self._closed(element)
+        factors.remove(next(f for f in factors if self._closed(f) is wanted))
+        for factor in factors:
+            weight = factor if weight is None else build.mul(weight, factor)
+        difference: Expr = build.sub(element, value)
+        operand = difference if weight is None else build.mul(weight, difference)
+        rest = build.reduce("sum", total.axes, operand, condition=total.condition, span=total.span)
+        own = quotient[0]
+        base = self._opened(own)
+        assert isinstance(base, Ref)
+        name = self._fresh(f"{base.name}.rest")
+        read = walk.value_refs(rest) | walk.refs(quotient[1])
+        last = max((self.places[n] for n in read), default=0)
+        after = self.definitions[last].names[-1]
+        self.rests.setdefault(after, []).append(Definition((name,), rest, total.span))
+        ref = Ref(name, rest.types[0], total.span)
+        return Mean(value, name, build.div(ref, quotient[1]))
+
+    def _fresh(self, name: str) -> str:
+        candidate, number = name, 1
+        while candidate in self.taken:
+            number += 1
+            candidate = f"{name}{number}"
+        self.taken.add(candidate)
+        return candidate
+
+
+def _value(expr: Expr) -> Expr:
+    """Return what an implicit conversion converts."""
+    while isinstance(expr, Cast) and not expr.explicit:
+        expr = expr.operand
+    return expr
+

@@ -1,0 +1,200 @@
+"""Expressions at sixty digits, on numbers made up from a seed.
+
+Proofs are checked on such numbers, and what cannot be carried is refuted by them. Real arithmetic is
+meant: nothing over- or underflows, only the casts that a user wrote round.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import mpmath
+
+from redlang.algebra.operators import ANY, NONNEGATIVE, NONPOSITIVE, Sign
+from redlang.ir import walk
+from redlang.ir.program import Apply, Cast, Expr, Index, Literal, Size
+from redlang.ir.types import DType
+
+DIGITS = 60
+SEED = 20260311
+
+Number: TypeAlias = Any
+"""An mpf of this thread's context, or a bool. (mpmath has no types.)"""
+
+Given = Callable[[Expr], Number]
+"""The value of a node, or None to compute it from its children's."""
+
+_PRECISION = {"f8e4m3": 4, "f8e5m2": 3, "bf16": 8, "f16": 11, "f32": 24, "f64": 53}
+_local = threading.local()
+
+
+class UndefinedError(ArithmeticError):
+    """An expression has no real value: a logarithm of a negative number, 0/0."""
+
+
+def context() -> Any:
+    """Return this thread's mpmath context; the global one is not safe to share."""
+    if not hasattr(_local, "context"):
+        _local.context = mpmath.MPContext()
+        _local.context.dps = DIGITS
+    return _local.context
+
+
+def evaluate(expr: Expr, given: Given) -> Number:
+    """Return the value of `expr`.
+
+    Raises:
+        UndefinedError: Somewhere it is not a real number.
+    """
+    done: dict[int, Number] = {}
+    stack: list[tuple[Expr, bool]] = [(expr, False)]
+    while stack:
+        node, ready = stack.pop()
+        if id(node) in done:
+            continue
+        if not ready and (known := given(node)) is not None:
+            done[id(node)] = known
+        elif ready or not walk.children(node):
+            done[id(node)] = _node(node, [done[id(child)] for child in walk.children(node)])
+        else:
+            stack.append((node, True))
+            stack.extend((child, False) for child in walk.children(node))
+    return done[id(expr)]
+
+
+def _node(node: Expr, parts: list[Number]) -> Number:
+    match node:
+        case Literal(value):
+            return value if isinstance(value, bool) else context().mpf(value)
+        case Apply(op):
+            return _apply(op, parts)
+        case Cast(_, to, _, explicit):
+            return _cast(parts[0], to, explicit=explicit)
+        case _:
+            raise UndefinedError(f"no value for {node}")
+
+
+def _apply(op: str, parts: list[Number]) -> Number:
+    try:
+        value = _FUNCTIONS[op](context(), *parts)
+    except (ValueError, ZeroDivisionError, OverflowError, mpmath.libmp.ComplexResult) as error:
+        raise UndefinedError(op) from error
+    if isinstance(value, bool):
+        return value
+    if not context().isfinite(value) or isinstance(value, context().mpc):
+        raise UndefinedError(op)
+    return value
+
+
+def _cast(value: Number, to: DType, *, explicit: bool) -> Number:
+    ctx = context()
+    if isinstance(value, bool):
+        value = ctx.mpf(int(value))
+    if to.kind == "bool":
+        return bool(value != 0)
+    if to.kind != "float":
+        return ctx.mpf(int(value))
+    if not explicit or value == 0:
+        return value
+    # Rounds to the type's significant bits; its range is not modelled.
+    bits = _PRECISION[to.name]
+    scale = ctx.mpf(2) ** (bits - 1 - ctx.floor(ctx.log(abs(value), 2)))
+    return ctx.nint(value * scale) / scale
+
+
+def _pow(ctx: Any, a: Number, b: Number) -> Number:
+    if a == 0 and b <= 0:
+        raise ZeroDivisionError
+    return a ** int(b) if b == int(b) else ctx.power(a, b)
+
+
+def _real(name: str) -> Callable[..., Number]:
+    return lambda ctx, a: getattr(ctx, name)(a)
+
+
+_FUNCTIONS: dict[str, Callable[..., Number]] = {
+    "add": lambda _, a, b: a + b,
+    "sub": lambda _, a, b: a - b,
+    "mul": lambda _, a, b: a * b,
+    "div": lambda _, a, b: a / b,
+    "floordiv": lambda ctx, a, b: ctx.floor(a / b) if b else ctx.mpf(0),
+    "mod": lambda ctx, a, b: a - b * ctx.floor(a / b) if b else ctx.mpf(0),
+    "pow": _pow,
+    "neg": lambda _, a: -a,
+    "eq": lambda _, a, b: bool(a == b),
+    "ne": lambda _, a, b: bool(a != b),
+    "lt": lambda _, a, b: bool(a < b),
+    "le": lambda _, a, b: bool(a <= b),
+    "gt": lambda _, a, b: bool(a > b),
+    "ge": lambda _, a, b: bool(a >= b),
+    "and": lambda _, a, b: a and b if isinstance(a, bool) else int(a) & int(b),
+    "or": lambda _, a, b: a or b if isinstance(a, bool) else int(a) | int(b),
+    "xor": lambda _, a, b: a != b if isinstance(a, bool) else int(a) ^ int(b),
+    "not": lambda _, a: not a if isinstance(a, bool) else ~int(a),
+    "exp": _real("exp"),
+    "exp2": lambda ctx, a: ctx.power(2, a),
+    "log": lambda ctx, a: ctx.ln(a) if a > 0 else _undefined(),
+    "log2": lambda ctx, a: ctx.ln(a) / ctx.ln(2) if a > 0 else _undefined(),
+    "sqrt": lambda ctx, a: ctx.sqrt(a) if a >= 0 else _undefined(),
+    "rsqrt": lambda ctx, a: 1 / ctx.sqrt(a) if a > 0 else _undefined(),
+    "abs": lambda _, a: abs(a),
+    "sign": lambda ctx, a: ctx.sign(a),
+    "tanh": _real("tanh"),
+    "sigmoid": lambda ctx, a: 1 / (1 + ctx.exp(-a)),
+    "erf": _real("erf"),
+    "sin": _real("sin"),
+    "cos": _real("cos"),
+    "floor": _real("floor"),
+    "ceil": _real("ceil"),
+    "round": _real("nint"),
+    "minimum": lambda _, a, b: min(a, b),
+    "maximum": lambda _, a, b: max(a, b),
+    "clip": lambda _, a, low, high: min(max(a, low), high),
+    "where": lambda _, c, a, b: a if c else b,
+    "isnan": lambda _, __: False,
+    "isfinite": lambda _, __: True,
+    "ldexp": lambda ctx, a, b: a * ctx.mpf(2) ** int(b),
+}
+
+
+def _undefined() -> Number:
+    raise ZeroDivisionError
+
+
+class Sampler:
+    """Numbers for leaves, drawn from a seed; short ones, so that a witness can be read."""
+
+    def __init__(self, seed: int = SEED) -> None:
+        self._random = random.Random(seed)
+
+    def draw(self, node: Expr, sign: Sign = ANY) -> Number:
+        """Return a number that `node` may have."""
+        ctx, kind = context(), node.type.dtype.kind
+        if kind == "bool":
+            return bool(self._random.getrandbits(1))
+        if isinstance(node, Index):
+            return ctx.mpf(self._random.randint(0, 50))
+        if isinstance(node, Size):
+            return ctx.mpf(self._random.randint(2, 60))
+        eighths = self._random.randint(1, 31)
+        value = ctx.mpf(eighths) if kind in ("int", "uint") else ctx.mpf(eighths) / 8
+        if not sign & ~NONPOSITIVE:
+            return -value
+        if sign & ~NONNEGATIVE and kind != "uint" and self._random.getrandbits(1):
+            return -value
+        return value
+
+
+def fixed(values: Mapping[int, Number]) -> Given:
+    """Return the function that gives the nodes with these ids their values."""
+    return lambda node: values.get(id(node))
+
+
+def text(value: Number) -> str:
+    """Return a number as short as it can be told apart."""
+    if isinstance(value, bool):
+        return str(value)
+    return f"{float(value):.6g}"
