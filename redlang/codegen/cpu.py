@@ -8,7 +8,8 @@ product is a call. Every buffer has its own alias scope.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -28,7 +29,7 @@ from redlang.codegen.scalars import converted, number, spell
 from redlang.codegen.steps import Assign, Begin, Step
 from redlang.codegen.writer import Names, Writer
 from redlang.ir import loops
-from redlang.ir.program import ArrayParam, Expr, Load, Ref
+from redlang.ir.program import ArrayParam, Expr, Index, Literal, Load, Ref
 from redlang.ir.types import I64, DType, compute_type
 from redlang.source import SourceText
 
@@ -127,6 +128,8 @@ class KernelEmitter:
         self.storage = storage.decide(tree)
         self.ranges: dict[str, Range] = {}
         self.indices: dict[str, str] = {}
+        # The variable of the innermost loop over elements, which pointers are kept free of.
+        self.innermost: str | None = None
         self.buffers: list[Buffer] = []
         self.multiplies = False
         self.spaces = {space.name: space for space in program_loops.workspaces}
@@ -266,19 +269,48 @@ class KernelEmitter:
 
     def load(self, load: Load, subscripts: tuple[str, ...]) -> str:
         """Return an element of an array parameter."""
-        places = zip(self.array_axes[load.array], subscripts, strict=True)
-        return f"load({self.array(load.array)}, {self.place(load.array, dict(places))})"
+        axes = self.array_axes[load.array]
+        plain = {
+            axis
+            for axis, part in zip(axes, load.subscripts, strict=True)
+            if isinstance(part, Index | Literal)
+        }
+        return f"load({self.element(load.array, dict(zip(axes, subscripts, strict=True)), plain)})"
 
-    def place(self, array: str, subscripts: Mapping[str, str]) -> str:
-        """Return the position of an element of an array."""
-        terms = []
+    def element(
+        self, array: str, subscripts: Mapping[str, str], plain: Collection[str] | None = None
+    ) -> str:
+        """Return pointer and position of an element of an array.
+
+        `plain` says which subscripts are indices of loops (or numbers), if not all are.
+        """
+        terms = self.terms(array, subscripts)
+        fixed = [t for axis, t in terms.items() if plain is None or axis in plain]
+        return self.split(self.array(array), array, list(terms.values()), fixed)
+
+    def split(self, pointer: str, name: str, terms: list[str], fixed: Collection[str]) -> str:
+        """Return a pointer that the innermost loop does not move, and the position from there.
+
+        `fixed` are the terms that are made of indices of loops only.
+        """
+        index = self.innermost
+        still = [t for t in terms if t in fixed and index is not None and _is_free_of(t, index)]
+        if not still:
+            return f"{pointer}, {' + '.join(terms) or '0'}"
+        moving = [t for t in terms if t not in still]
+        row = self.writer.hoist(
+            f"offset({pointer}, {' + '.join(still)})", lambda: self.names.fresh(f"{name}_row")
+        )
+        return f"{row}, {' + '.join(moving) or '0'}"
+
+    def terms(self, array: str, subscripts: Mapping[str, str]) -> dict[str, str]:
+        """Return what each axis adds to the position of an element of an array."""
+        terms = {}
         for axis in self.array_axes[array]:
             text, stride = subscripts[axis], self.stride(array, axis)
-            if stride == "1":
-                terms.append(text)
-            elif text != "0":
-                terms.append(f"{text} * {stride}")
-        return " + ".join(terms) or "0"
+            if text != "0":
+                terms[axis] = text if stride == "1" else f"{text} * {stride}"
+        return terms
 
     def ref(self, ref: Ref) -> str:
         """Return a value, a workspace's element, or a bound of a range."""
@@ -286,8 +318,7 @@ class KernelEmitter:
             return self.read(ref.name)
         if ref.name in self.spaces:
             axes = self.spaces[ref.name].axes
-            place = self.place(ref.name, {axis: self.index(axis) for axis in axes})
-            text = f"load({self.array(ref.name)}, {place})"
+            text = f"load({self.element(ref.name, {axis: self.index(axis) for axis in axes})})"
             return converted(text, compute_type(self.dtypes[ref.name]), ref.type.dtype)
         axis, end = ref.name.rsplit(".", 1)
         return self.bound(axis, end)
@@ -318,39 +349,40 @@ class KernelEmitter:
         return self.standing_in.get(name) or self.names.of("value", name)
 
     def spot(self, name: str, slot: str | None = None) -> str:
-        """Return the position of the current element in a value's buffer.
+        """Return pointer and position of the current element of a value.
 
         With `slot`, that text is the index along the value's slot axis.
         """
-        terms = []
+        terms: list[str] = []
+        fixed: list[str] = []
         dims = self.dims(name)
         pointer = self.buffer(name)
-        assert pointer
         for number_, axis in enumerate(dims):
+            lengths = [self.range_in(name, a).length for a in dims[number_ + 1 :]]
+            inner = [length for length in lengths if length != "1"]
             if slot is not None and axis == self.tree.slots.get(name):
-                text = slot
-            else:
-                current = self.range_in(name, axis)
-                if current.length == "1":
-                    continue
-                index = self.index(axis)
-                text = index if current.first == "0" else f"({index} - {current.first})"
-            inner = [self.range_in(name, a).length for a in dims[number_ + 1 :]]
-            terms.append(" * ".join([text, *(length for length in inner if length != "1")]))
-        return " + ".join(terms) or "0"
+                terms.append(" * ".join([slot if slot.isidentifier() else f"({slot})", *inner]))
+                continue
+            current = self.range_in(name, axis)
+            if current.length == "1":
+                continue
+            fixed.append(" * ".join([self.index(axis), *inner]))
+            if current.first != "0":
+                fixed.append(" * ".join([f"(-{current.first})", *inner]))
+        return self.split(pointer, self.names.of("value", name), [*fixed, *terms], fixed)
 
     def read(self, name: str, slot: str | None = None) -> str:
         """Return the current element of a value."""
         if not self.storage[name].in_memory:
             return self.variable(name)
-        return f"load({self.buffer(name)}, {self.spot(name, slot)})"
+        return f"load({self.spot(name, slot)})"
 
     def write(self, name: str, text: str, slot: str | None = None) -> None:
         """Write the current element of a value."""
         if not self.storage[name].in_memory:
             self.writer.line(f"{self.variable(name)} = {text}")
         else:
-            self.writer.line(f"store({self.buffer(name)}, {self.spot(name, slot)}, {text})")
+            self.writer.line(f"store({self.spot(name, slot)}, {text})")
 
     def buffer(self, name: str) -> str:
         """Return the pointer to a value's buffer, reserving the buffer when it is first used."""
@@ -399,11 +431,13 @@ class KernelEmitter:
                     self.multiply(contract)
 
     @contextmanager
-    def inside(self, axis: str, index: str) -> Iterator[None]:
-        """Give `axis` a current index."""
-        before = self.indices.get(axis)
-        self.indices[axis] = index
-        yield
+    def inside(self, axis: str, index: str, first: str, stop: str) -> Iterator[None]:
+        """Write a loop that gives `axis` one index after the other."""
+        before, outer = self.indices.get(axis), self.innermost
+        with self.writer.loop(f"for {index} in range({first}, {stop}):"):
+            self.indices[axis] = self.innermost = index
+            yield
+        self.innermost = outer
         if before is None:
             del self.indices[axis]
         else:
@@ -416,9 +450,8 @@ class KernelEmitter:
         sums = self._blocked_sums(node)
         unbounded = not isinstance(current.capacity, int) or current.capacity > SUM_BLOCK
         if not sums or not (unbounded or any(self._continues(f, node.axis) for f in sums)):
-            with self.writer.block(f"for {index} in range({current.first}, {current.stop}):"):
-                with self.inside(node.axis, index):
-                    self.nodes(node.body)
+            with self.inside(node.axis, index, current.first, current.stop):
+                self.nodes(node.body)
             return
         # Partial sums keep the chains of additions short.
         totals = {fold.names[0]: self.variable(fold.names[0]) for fold in sums}
@@ -426,9 +459,8 @@ class KernelEmitter:
         if unbounded:
             block = self.names.fresh(f"{node.axis}_block")
             end = f"min({block} + {SUM_BLOCK}, {current.stop})"
-            with self.writer.block(
-                f"for {block} in range({current.first}, {current.stop}, {SUM_BLOCK}):"
-            ):
+            header = f"for {block} in range({current.first}, {current.stop}, {SUM_BLOCK}):"
+            with self.writer.loop(header):
                 self._partial(node, index, block, end, totals, parts)
         else:
             self._partial(node, index, current.first, current.stop, totals, parts)
@@ -446,10 +478,7 @@ class KernelEmitter:
         for name, part in parts.items():
             self.writer.line(f"{part} = {number(0, self.tree.types[name].dtype)}")
         self.standing_in |= parts
-        with (
-            self.writer.block(f"for {index} in range({first}, {stop}):"),
-            self.inside(node.axis, index),
-        ):
+        with self.inside(node.axis, index, first, stop):
             self.nodes(node.body)
         for name, part in parts.items():
             del self.standing_in[name]
@@ -482,19 +511,20 @@ class KernelEmitter:
         before = self.ranges.get(loop.axis)
         if loop.tile == 1:
             index = self.names.fresh(loop.axis)
-            header = f"for {index} in range({first}, {stop}):"
-            with self.writer.block(header), self.inside(loop.axis, index):
+            with self.inside(loop.axis, index, first, stop):
                 self.ranges[loop.axis] = Range(index, f"{index} + 1", "1", 1)
                 self._tile_body(node)
         else:
             start = self.names.fresh(f"{loop.axis}_first")
             end = self.names.fresh(f"{loop.axis}_stop")
             length = self.names.fresh(f"{loop.axis}_length")
-            with self.writer.block(f"for {start} in range({first}, {stop}, {loop.tile}):"):
+            outer, self.innermost = self.innermost, None
+            with self.writer.loop(f"for {start} in range({first}, {stop}, {loop.tile}):"):
                 self.writer.line(f"{end} = min({start} + {loop.tile}, {stop})")
                 self.writer.line(f"{length} = {end} - {start}")
                 self.ranges[loop.axis] = Range(start, end, length, loop.tile)
                 self._tile_body(node)
+            self.innermost = outer
         if before is None:
             del self.ranges[loop.axis]
         else:
@@ -539,7 +569,7 @@ class KernelEmitter:
                 self.writer.origin(value.span)
                 places = {axis: self.index(axis) for axis in self.array_axes[target]}
                 text = spell(value, self)
-                self.writer.line(f"store({self.array(target)}, {self.place(target, places)}, {text})")
+                self.writer.line(f"store({self.element(target, places)}, {text})")
             case Begin(fold):
                 reductions.begin(fold, self)
             case loops.Fold():
@@ -582,9 +612,8 @@ class KernelEmitter:
             index = self.names.fresh(axis)
             if axis in contract.over:
                 started = [*started, f"({index} > {current.first})"]
-            with self.writer.block(f"for {index} in range({current.first}, {current.stop}):"):
-                with self.inside(axis, index):
-                    self._product_loops(contract, rest, matrix, started)
+            with self.inside(axis, index, current.first, current.stop):
+                self._product_loops(contract, rest, matrix, started)
             return
         lengths = [self.range_of(axes[0]).length if axes else "1" for axes in matrix]
         rows, columns, depth = (axes[0] if axes else None for axes in matrix)
@@ -613,7 +642,8 @@ class KernelEmitter:
                     self.array_axes[operand.array], operand.subscripts, strict=True
                 )
             }
-            base = f"offset({self.array(operand.array)}, {self.place(operand.array, places)})"
+            terms = self.terms(operand.array, places)
+            base = f"offset({self.array(operand.array)}, {' + '.join(terms.values()) or '0'})"
             strides = [
                 self.stride(operand.array, by_index[axis]) if axis in by_index else "0"
                 for axis in axes
@@ -635,3 +665,7 @@ class KernelEmitter:
         base = f"offset({pointer}, {' + '.join(terms)})" if terms else pointer
         return [base, *strides]
 
+
+
+def _is_free_of(text: str, name: str) -> bool:
+    return re.search(rf"\b{name}\b", text) is None

@@ -6,7 +6,7 @@ one index at a time: every value of a unit then needs memory for one index only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from redlang.codegen.nesting import (
@@ -21,9 +21,10 @@ from redlang.codegen.nesting import (
     nest,
 )
 from redlang.codegen.steps import Assign, Step, step_writes
-from redlang.ir import loops
+from redlang.ir import loops, walk
 from redlang.ir.program import Apply, ArrayParam, Expr, Index, Literal, Load, Ref
 from redlang.ir.types import BOOL, DType, Type
+from redlang.schedule import tidy
 
 SLOT = "slot"
 """The axis of a top-k list whose type does not name one."""
@@ -84,8 +85,7 @@ class _Values:
 def _values(kernel: loops.Kernel) -> _Values:
     found = _Values()
     linked: list[tuple[str, str]] = []
-    ranged = {g.axis for g in kernel.grid} | set(kernel.resident)
-    ranged |= {s.axis for s in statements(kernel.body) if isinstance(s, loops.Loop)}
+    lists: dict[str, int] = {}
     for statement in statements(kernel.body):
         match statement:
             case loops.Compute(name=name, type=type_) | loops.Contract(name=name, type=type_):
@@ -94,13 +94,10 @@ def _values(kernel: loops.Kernel) -> _Values:
                 found.types |= dict(zip(statement.names, statement.types, strict=True))
                 if statement.op == "topk":
                     assert statement.k is not None
-                    axes = statement.types[0].axes
-                    slot = next((a for a in reversed(axes) if a not in ranged), SLOT)
-                    found.counts[slot] = statement.k
                     names = statement.names
                     if isinstance(statement, loops.Combine):
                         names = (*names, *statement.left, *statement.right)
-                    found.slots |= dict.fromkeys(names, slot)
+                    lists |= dict.fromkeys(names, statement.k)
             case loops.Commit(pairs=pairs):
                 linked += pairs
             case _:
@@ -108,13 +105,46 @@ def _values(kernel: loops.Kernel) -> _Values:
     for _ in linked:
         for state, value in linked:
             for one, other in ((state, value), (value, state)):
-                if one in found.slots:
-                    found.slots.setdefault(other, found.slots[one])
-    for name, slot in found.slots.items():
+                if one in lists:
+                    lists.setdefault(other, lists[one])
+    named = _slot_axes(kernel, lists, found.types)
+    groups = _linked_groups(lists, linked)
+    for name, k in lists.items():
+        # Lists that are copied into each other count their slots by one axis.
+        slot = next((named[n] for n in groups[name] if n in named), SLOT)
+        found.slots[name] = slot
+        found.counts[slot] = k
         type_ = found.types.get(name)
         if type_ is not None and slot not in type_.axes:
             found.types[name] = replace(type_, axes=(*type_.axes, slot))
     return found
+
+
+def _slot_axes(
+    kernel: loops.Kernel, lists: Mapping[str, int], types: Mapping[str, Type]
+) -> dict[str, str]:
+    """Return the axis by which each list is read, where an expression reads its slots."""
+    found: dict[str, str] = {}
+    for statement in statements(kernel.body):
+        for expr in tidy.expressions(statement):
+            for node in walk.nodes(expr):
+                if isinstance(node, Ref) and node.name in lists:
+                    more = [a for a in node.type.axes if a not in types[node.name].axes]
+                    if more:
+                        found[node.name] = more[-1]
+    return found
+
+
+def _linked_groups(
+    lists: Mapping[str, int], pairs: Iterable[tuple[str, str]]
+) -> dict[str, frozenset[str]]:
+    """Return, for each list, all lists that a chain of copies joins it with."""
+    groups = {name: frozenset({name}) for name in lists}
+    for state, value in pairs:
+        if state in groups and value in groups:
+            joined = groups[state] | groups[value]
+            groups |= dict.fromkeys(joined, joined)
+    return groups
 
 
 class _Builder:

@@ -203,29 +203,43 @@ class _Nesting:
     def runs(self, steps: list[Step], axis: str) -> list[tuple[bool, list[Step]]]:
         """Cut `steps` into runs inside and outside a loop over `axis`, in a valid order.
 
-        Each step goes into the earliest run that its dependences allow.
+        Each step goes into the earliest run that its dependences allow. Steps that branch get
+        an innermost loop of their own: one of them would keep the others from being vectorised.
         """
         runs: list[tuple[bool, list[Step]]] = []
+        kinds: list[tuple[bool, bool]] = []
         where: list[int] = []
         for number, step in enumerate(steps):
             inside = axis in self.facts.step_axes(step)
+            kind = (inside, inside and self.branches(step, axis))
             earliest = 0
             for other, place in zip(steps[:number], where, strict=True):
                 shared = dependences(other, step)
                 if not shared:
                     continue
-                together = runs[place][0] is inside and (
+                together = kinds[place] == kind and (
                     not inside or all(axis in self.facts.axes[name] for name in shared)
                 )
                 earliest = max(earliest, place if together else place + 1)
-            place = next(
-                (i for i in range(earliest, len(runs)) if runs[i][0] is inside), len(runs)
-            )
+            place = next((i for i in range(earliest, len(runs)) if kinds[i] == kind), len(runs))
             if place == len(runs):
                 runs.append((inside, []))
+                kinds.append(kind)
             runs[place][1].append(step)
             where.append(place)
         return runs
+
+
+    def branches(self, step: Step, axis: str) -> bool:
+        """Say whether a step branches inside its innermost loop, which is that over `axis`."""
+        if not isinstance(step, loops.Fold) or step.op not in _BRANCHING:
+            return False
+        mine = self.facts.step_axes(step)
+        return [a for a in self.order if a in mine][-1] == axis
+
+
+# Most elements change nothing in them, and each depends on the one before.
+_BRANCHING = frozenset({"argmax", "argmin", "topk", "mantissa", "monoid"})
 
 
 def dependences(first: Step, second: Step) -> frozenset[str]:

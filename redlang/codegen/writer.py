@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from redlang.source import SourceText, Span
@@ -44,6 +44,7 @@ class Writer:
         self._lines: list[str] = []
         self._depth = 0
         self._origin: int | None = None
+        self._loops: list[tuple[int, int, dict[str, str]]] = []
 
     def line(self, text: str) -> None:
         """Add a line."""
@@ -59,6 +60,25 @@ class Writer:
         if len(self._lines) == before:
             self.line("pass")
         self._depth -= 1
+
+    @contextmanager
+    def loop(self, header: str) -> Iterator[None]:
+        """Add a block that `hoist` puts lines in front of."""
+        self._loops.append((len(self._lines), self._depth, {}))
+        with self.block(header):
+            yield
+        self._loops.pop()
+
+    def hoist(self, text: str, name: Callable[[], str]) -> str:
+        """Return a name for `text`, which the innermost loop does not change."""
+        if not self._loops:
+            return text
+        at, depth, known = self._loops[-1]
+        if text not in known:
+            known[text] = name()
+            self._lines.insert(at, "    " * depth + f"{known[text]} = {text}")
+            self._loops[-1] = (at + 1, depth, known)
+        return known[text]
 
     def origin(self, span: Span) -> None:
         """Say which source line the following lines come from, unless it was the last one named."""

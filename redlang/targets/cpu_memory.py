@@ -94,7 +94,9 @@ def offset(context: Any, base: Any, count: Any) -> Any:
         return None
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.ptrtoint(_element(builder, base, *arguments), I64)
+        # Plain arithmetic: on the way to an element a pointer may stand outside its array.
+        address, count = arguments
+        return builder.add(address, builder.mul(count, ir.Constant(I64, _align(base.dtype))))
 
     return base(base, types.int64), generate
 
