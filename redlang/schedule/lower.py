@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from redlang.ir import incremental, loops, walk
 from redlang.ir.build import Builder
@@ -80,8 +81,11 @@ class _Lowering:
         self.scopes: list[_Scope] = []
         self.types = walk.definition_types(program)
         self.inner: dict[str, incremental.Sweep] = {
-            stage: sweep for sweep in (*nest.inner, *nest.sweeps) for stage in sweep.stages
+            stage: sweep
+            for sweep in map(self._with_slots, (*nest.inner, *nest.sweeps))
+            for stage in sweep.stages
         }
+        self.sweeps = tuple(self.inner[sweep.stages[0]] for sweep in nest.sweeps)
         self.memory: dict[str, loops.Workspace] = {}
 
     def run(
@@ -92,12 +96,37 @@ class _Lowering:
         if self.plan.kind == "multi-segment":
             return self._segmented()
         self._open_unit()
-        for sweep in self.nest.sweeps:
+        for sweep in self.sweeps:
             self._ensure(sweep)
         spaces = self._store_exports()
         for number in self.nest.results:
             self._store_result(number)
         return [self._close_unit(self.plan.kind)], spaces
+
+    def _with_slots(self, sweep: incremental.Sweep) -> incremental.Sweep:
+        """Return the sweep with the axis that counts the slots in the types of its top-k lists."""
+        listed = {state.name: state for state in sweep.states if state.k is not None}
+        axes = {
+            node.name: next(a for a in node.type.axes if a not in listed[node.name].type.axes)
+            for let in sweep.finish
+            for node in walk.nodes(let.value)
+            if isinstance(node, Ref) and node.name in listed
+        }
+        if not axes:
+            return sweep
+        # Value and index of a list are joined together, with the state on the left.
+        joins = [s for s in sweep.update if isinstance(s, incremental.Combine) and s.op == "topk"]
+        found = dict(axes)
+        for join in joins:
+            axis = next(axes[name] for name in join.left if name in axes)
+            found |= dict.fromkeys((*join.left, *join.right, *join.names), axis)
+            found |= {f"a.{name}": axis for name in join.left}
+        return replace(
+            sweep,
+            states=tuple(_slotted_state(state, found) for state in sweep.states),
+            update=tuple(_slotted(step, found) for step in sweep.update),
+            merge=tuple(_slotted(step, found) for step in sweep.merge),
+        )
 
     # Scopes ---------------------------------------------------------------------------------
 
@@ -308,7 +337,7 @@ class _Lowering:
 
     def _segmented(self) -> tuple[list[loops.Kernel], list[loops.Workspace]]:
         """Lower to a kernel that sweeps segments and one that merges their states in order."""
-        (sweep,) = self.nest.sweeps
+        (sweep,) = self.sweeps
         assert self.plan.segmented is not None
         axis, index = self.plan.segmented, segment_axis(self.plan.segmented)
         self._open_unit(index)
@@ -346,6 +375,29 @@ class _Lowering:
                         self._combine(step)
             pairs = tuple((commit.state, commit.value) for commit in sweep.merge_commits)
             self._emit(loops.Commit(pairs))
+
+
+def _slotted_state(state: incremental.State, axes: dict[str, str]) -> incremental.State:
+    if state.name not in axes:
+        return state
+    return replace(state, type=_counting(state.type, axes[state.name]))
+
+
+StepKind = TypeVar("StepKind", bound=incremental.Step)
+
+
+def _slotted(step: StepKind, axes: dict[str, str]) -> StepKind:
+    match step:
+        case incremental.Partial() | incremental.Combine() if step.op == "topk":
+            names = step.left if isinstance(step, incremental.Combine) else step.names
+            axis = next(axes[name] for name in names if name in axes)
+            return replace(step, types=tuple(_counting(type_, axis) for type_ in step.types))
+        case _:
+            return step
+
+
+def _counting(type_: Type, axis: str) -> Type:
+    return replace(type_, axes=(*(a for a in type_.axes if a != axis), axis))
 
 
 def _with_axis(type_: Type, axis: str) -> Type:

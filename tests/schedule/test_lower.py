@@ -1,0 +1,130 @@
+"""Lowering: any valid plan gives the program's results, and loops say what they should."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from redlang.algebra.fuse import fuse
+from redlang.ir.interpret import bind, interpret
+from redlang.ir.loops import Contract, Loop
+from redlang.ir.loops_printing import loops_text
+from redlang.ir.normalise import normalise
+from redlang.ir.run_loops import run_loops
+from redlang.schedule.choose import choose_plan, segment_count
+from redlang.schedule.lower import lower
+from redlang.schedule.nests import find_nests
+from redlang.schedule.plan import segment_axis
+from tests.kernels import CORPUS, program_of, resolve_text
+from tests.schedule.plans import plans
+
+kernels = pytest.mark.parametrize("kernel", CORPUS.values(), ids=lambda kernel: kernel.name)
+
+
+@cache
+def fused(name, mode):
+    return fuse(normalise(program_of(CORPUS[name])), mode=mode)
+
+
+def run(program, nests, plan, segments, inputs):
+    scope = bind(program, inputs)
+    loops = lower(program, nests, plan)
+    results = run_loops(loops, scope, segments)
+    shapes = [
+        [int(np.prod([scope.extents[a] for a in d.axes])) for d in r.dims] for r in program.results
+    ]
+    return [result.reshape(shape) for result, shape in zip(results, shapes, strict=True)]
+
+
+def check(program, nests, plan, segments, inputs):
+    expected = interpret(program, inputs, store=False)
+    for one, other in zip(run(program, nests, plan, segments, inputs), expected, strict=True):
+        np.testing.assert_array_equal(np.isnan(one), np.isnan(other))
+        # Float64 sums of at most 50 terms, moved between reference points.
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-11)
+
+
+@kernels
+@settings(max_examples=5)
+@given(st.data())
+def test_any_plan_gives_the_programs_results(kernel, data):
+    fusion = fused(kernel.name, data.draw(st.sampled_from(["auto", "never"])))
+    nests = find_nests(fusion.program, fusion.sweeps)
+    plan, segments = data.draw(plans(fusion.program, nests))
+    inputs = kernel.inputs(np.random.default_rng(data.draw(st.integers(0, 9))))
+    check(fusion.program, nests, plan, segments, inputs)
+
+
+@kernels
+def test_the_chosen_plan_gives_the_programs_results(kernel):
+    fusion, separate = fused(kernel.name, "auto"), fused(kernel.name, "never")
+    inputs = kernel.inputs(np.random.default_rng(1))
+    extents = bind(fusion.program, inputs).extents
+    choice = choose_plan(
+        fusion.program,
+        find_nests(fusion.program, fusion.sweeps),
+        find_nests(separate.program, separate.sweeps),
+        extents,
+    )
+    segments = {
+        segment_axis(p.segmented): segment_count(p, extents)
+        for p in choice.plan.nests
+        if p.segmented is not None
+    }
+    check(fusion.program, choice.nests, choice.plan, segments, inputs)
+
+
+def loops_of(text, **extents):
+    fusion = fuse(normalise(resolve_text(text)))
+    nests = find_nests(fusion.program, fusion.sweeps)
+    choice = choose_plan(fusion.program, nests, nests, extents)
+    return lower(fusion.program, choice.nests, choice.plan)
+
+
+def statements(body):
+    for statement in body:
+        yield statement
+        if isinstance(statement, Loop):
+            yield from statements(statement.body)
+
+
+def test_attention_is_one_kernel_with_two_contractions_and_skipped_tiles():
+    loops = loops_of(
+        """
+def attention(q: "b h m d", k: "b h n d", v: "b h n e") -> "b h m e":
+    s = where(n <= m, sum[d](q * k) * rsqrt(size(d)))
+    p = exp(s - max[n](s))
+    return sum[n](p * v) / sum[n](p)
+""",
+        b=2, h=3, m=500, n=500, d=64, e=64,
+    )  # fmt: skip
+    (kernel,) = loops.kernels
+    found = list(statements(kernel.body))
+    contractions = [s for s in found if isinstance(s, Contract)]
+    assert [c.over for c in contractions] == [("d",), ("n",)]
+    assert not contractions[0].accumulate
+    assert contractions[1].accumulate
+    (loop,) = [s for s in found if isinstance(s, Loop)]
+    assert loop.some is not None
+    assert loop.axis == "n"
+
+
+def test_column_sums_of_a_softmax_take_two_kernels():
+    loops = loops_of(
+        """
+def columns(x: "m n") -> "n":
+    p = exp(x - max[n](x))
+    return sum[m](p / sum[n](p))
+""",
+        m=50, n=60,
+    )  # fmt: skip
+    assert len(loops.kernels) == 2
+    assert {space.name for space in loops.workspaces} == {"max.1", "sum.1"}
+
+
+def test_a_long_row_is_cut_and_merged():
+    loops = loops_of('def total(x: "n"): return sum[n](x), max[n](x)', n=10**7)
+    assert [kernel.kind for kernel in loops.kernels] == ["multi-segment", "merge"]
+    assert "segments of n, numbered by n.segment" in loops_text(loops)
