@@ -48,7 +48,7 @@ class Mean:
     quotient: Expr
 
 
-def centred(program: Program) -> tuple[Program, tuple[Expr, ...]]:
+def centred(program: Program) -> tuple[Program, tuple[Mean, ...]]:
     """Return the program with rests, and the means that have one."""
     finder = _Finder(program)
     rewritten = walk.map_program(program, finder.rewritten)
@@ -59,7 +59,7 @@ def centred(program: Program) -> tuple[Program, tuple[Expr, ...]]:
         definitions.append(definition)
         definitions.extend(finder.rests_after(definition))
     program = replace(rewritten, definitions=tuple(definitions))
-    return program, tuple(mean.value for mean in finder.means.values())
+    return program, tuple(finder.means.values())
 
 
 class _Finder:

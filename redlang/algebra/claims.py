@@ -112,8 +112,8 @@ def claims_of(plan: StagePlan, build: Builder) -> list[Claim]:
             return []
         case Transported():
             return _transport_claims(plan, build)
-        case Ordered(stage, _, hoisted):
-            return [Claim(stage.operand, hoisted.psi(hoisted.element))]
+        case Ordered(operand=operand, hoisted=hoisted):
+            return [Claim(operand, hoisted.psi(hoisted.element))]
         case Multiplied(stage, (term,)):
             dtype = stage.operand.type.dtype
             result = term.element if term.element is not None else build.convert(1, dtype)

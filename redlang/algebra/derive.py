@@ -5,8 +5,9 @@ The outcome is a *plan* for the emitter. What a plan claims is proved in `prove`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 from redlang.algebra.monotone import Hoisted, NotMonotone, hoist
@@ -24,7 +25,8 @@ from redlang.algebra.transport import (
 )
 from redlang.ir import walk
 from redlang.ir.printing import to_text
-from redlang.ir.program import Expr, Reduce
+from redlang.ir.build import Builder
+from redlang.ir.program import Apply, Expr, Reduce
 
 MAX_RANK = 24
 """More sums than this cost more than another sweep."""
@@ -69,13 +71,25 @@ class Transported:
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """A maximum, minimum or rank of a monotone function, which is applied at the end."""
+    """A maximum, minimum or rank of a monotone function, which is applied at the end.
+
+    Attributes:
+        stage: The stage.
+        op: What reduces the elements.
+        operand: The monotone function.
+        hoisted: The same, taken apart.
+        condition: Elements that take part.
+        guards: Conditions on results read, without elements.
+        test: For any and all: what compares the function's extreme value.
+    """
 
     stage: Stage
     op: str
+    operand: Expr
     hoisted: Hoisted
     condition: Expr | None
     guards: tuple[Expr, ...]
+    test: Callable[[Expr], Expr] = lambda value: value
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +152,8 @@ def derive(
             return _sum(stage, condition, tuple(guards), view, signs, sums, stable=stable)
         case "max" | "min" | "argmax" | "argmin" | "topk":
             return _order(stage, condition, tuple(guards), view, signs)
+        case "any" | "all":
+            return _truth(stage, condition, tuple(guards), view, signs)
         case "prod":
             return _product(stage, condition, tuple(guards), view, signs)
         case op:
@@ -211,15 +227,8 @@ def _is_mean(shift: Shift, view: View, sums: Mapping[str, Stage]) -> bool:
 def _order(
     stage: Stage, condition: Expr | None, guards: tuple[Expr, ...], view: View, signs: Signs
 ) -> Ordered:
-    (operand,) = stage.operands
-    op = stage.reduce.op
-    try:
-        hoisted = hoist(operand, view, signs)
-    except NotMonotone as declined:
-        raise Declined(
-            f"{to_text(operand)} is monotone in one element, whatever it reads: {declined.reason}",
-            "order",
-        ) from None
+    operand, op = stage.operand, stage.reduce.op
+    hoisted = _hoisted(operand, view, signs)
     ranks = op not in ("max", "min")
     if ranks and not hoisted.strict:
         raise Declined(f"{to_text(operand)} is strictly monotone in one element", "order")
@@ -227,7 +236,49 @@ def _order(
         if op == "topk":
             raise Declined(f"{to_text(operand)} rises in its element", "order")
         op = SWAPPED[op]
-    return Ordered(stage, op, hoisted, condition, guards)
+    return Ordered(stage, op, operand, hoisted, condition, guards)
+
+
+def _hoisted(operand: Expr, view: View, signs: Signs) -> Hoisted:
+    try:
+        return hoist(operand, view, signs)
+    except NotMonotone as declined:
+        raise Declined(
+            f"{to_text(operand)} is monotone in one element, whatever it reads: {declined.reason}",
+            "order",
+        ) from None
+
+
+def _truth(
+    stage: Stage, condition: Expr | None, guards: tuple[Expr, ...], view: View, signs: Signs
+) -> Ordered:
+    """Return any(f(x) > u) as max f(x) > u, and its kin.
+
+    A NaN compares false. It must not hide another element from any, and must make all false, which
+    a maximum or minimum that propagates NaN does by itself.
+    """
+    build, some = view.build, stage.reduce.op == "any"
+    match stage.operand:
+        case Apply("gt" | "ge" | "lt" | "le" as op, (left, right)) if not view.varies(right):
+            operand, upper = left, op in ("gt", "ge")
+            test = partial(_compared, build, op, right, swapped=False)
+        case Apply("gt" | "ge" | "lt" | "le" as op, (left, right)) if not view.varies(left):
+            operand, upper = right, op in ("lt", "le")
+            test = partial(_compared, build, op, left, swapped=True)
+        case _:
+            raise Declined(f"{to_text(stage.operand)} compares an element with a context", "order")
+    hoisted = _hoisted(operand, view, signs)
+    largest = (upper is some) is hoisted.rising
+    if some and hoisted.element.type.dtype.kind == "float":
+        number = build.apply("not", build.apply("isnan", hoisted.element))
+        condition = canonical([condition, number], build, view.pool)
+    return Ordered(
+        stage, "max" if largest else "min", operand, hoisted, condition, guards, test
+    )
+
+
+def _compared(build: Builder, op: str, other: Expr, value: Expr, *, swapped: bool) -> Expr:
+    return build.apply(op, other, value) if swapped else build.apply(op, value, other)
 
 
 def _product(

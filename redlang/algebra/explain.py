@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from redlang.algebra.claims import (
     Points,
     bases,
@@ -21,6 +23,7 @@ from redlang.algebra.derive import (
     StagePlan,
     Transported,
 )
+from redlang.algebra.monoids import SAMPLES, Laws
 from redlang.algebra.prove import METHOD, Broken, Open, assumptions, checked
 from redlang.algebra.signs import Signs
 from redlang.algebra.terms import View
@@ -40,6 +43,17 @@ def plain(stage: Stage) -> Fused:
     proof = Proof(f"{op} is associative and has a neutral value", method="law of the reduction")
     state = (f"{op} of {operands}{_under(stage.condition)}",)
     return Fused(stage.name, stage.reduce.axes, state, (), f"{op} of both", "the state", proof)
+
+
+def lawful(stage: Stage, known: Laws) -> StageVerdict:
+    """Return the verdict on a stage that reduces by a user's monoid."""
+    verdict = plain(stage)
+    if not isinstance(verdict, Fused):
+        return verdict
+    seed, digits, _ = checked()
+    how = METHOD if known.proved else "numbers on states that elements can reach; SymPy left it open"
+    proof = Proof("associative, with init neutral", (), known.identities, how, seed, digits, SAMPLES)
+    return replace(verdict, proof=proof)
 
 
 def fused(plan: StagePlan, view: View, signs: Signs) -> StageVerdict:
@@ -185,7 +199,7 @@ def _point(reference: Reference, name: str, points: Points, build: Builder) -> s
 def _ordered(plan: Ordered, proof: Proof) -> Fused:
     hoisted, stage = plan.hoisted, plan.stage
     state = (f"M = {plan.op} of {to_text(hoisted.element)}{_under(plan.condition)}",)
-    psi = to_text(hoisted.psi(Ref("M", Type(hoisted.element.type.dtype))))
+    psi = to_text(plan.test(hoisted.psi(Ref("M", Type(hoisted.element.type.dtype)))))
     return Fused(stage.name, stage.reduce.axes, state, (), f"{plan.op} of both", psi, proof)
 
 

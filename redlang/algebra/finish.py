@@ -153,7 +153,11 @@ def _guarded(guards: tuple[Expr, ...], value: Expr, otherwise: Expr, emitter: Em
 
 def _ordered(plan: Ordered, emitter: Emitter) -> list[Let]:
     stage, build = plan.stage, emitter.build
-    lets = _results(stage, plan.op, (plan.hoisted.element,), plan.condition, emitter, plan.hoisted.psi)
+    psi = plan.hoisted.psi
+    element = (plan.hoisted.element,)
+    lets = _results(
+        stage, plan.op, element, plan.condition, emitter, lambda g: plan.test(psi(g))
+    )
     seen = emitter.seen(plan.condition, stage.name)
     guarded = []
     for position, let in enumerate(lets):

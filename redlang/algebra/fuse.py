@@ -18,6 +18,8 @@ from redlang.algebra.centre import centred
 from redlang.algebra.derive import Declined, Plain, Stage, StagePlan, derive
 from redlang.algebra.distance import Distances
 from redlang.algebra.incremental import Emitter
+from redlang.algebra.monoids import laws
+from redlang.algebra.operators import Sign
 from redlang.algebra.related import related_centres
 from redlang.algebra.signs import Signs
 from redlang.algebra.split import split
@@ -26,7 +28,7 @@ from redlang.algebra.terms import View
 from redlang.algebra.verdicts import Fused, Refuted, StageVerdict, Undecided
 from redlang.errors import FusionError
 from redlang.ir.incremental import Let, Sweep
-from redlang.ir.program import Program
+from redlang.ir.program import Monoid, Program
 
 Mode = Literal["auto", "always", "never", "require"]
 
@@ -71,7 +73,8 @@ class _Fuser:
         self.program, self.means = centred(split(program))
         self.mode = mode
         self.dependences = Dependences(self.program)
-        self.signs = Signs(self.program)
+        # In real arithmetic nothing remains of a mean.
+        self.signs = Signs(self.program, {mean.rest: Sign.ZERO for mean in self.means})
         self.groups: list[Group] = []
         self.plans: dict[str, StagePlan] = {}
         self.verdicts: dict[str, StageVerdict] = {}
@@ -92,6 +95,8 @@ class _Fuser:
         self.plans[name] = Plain(stage)
         if name not in self.verdicts:
             self.verdicts[name] = explain.plain(stage)
+        if stage.reduce.monoid is not None:
+            self._check_laws(stage, stage.reduce.monoid)
         for group in self.groups:
             independent = self.dependences.reads(name).isdisjoint(group.stages)
             free = {self.dependences.free(other) for other in group.stages}
@@ -162,6 +167,17 @@ class _Fuser:
         order = list(self.dependences.stages)
         group.stages.sort(key=order.index)
 
+    def _check_laws(self, stage: Stage, monoid: Monoid) -> None:
+        known = laws(monoid)
+        if known.broken is not None:
+            law, states = known.broken
+            raise FusionError(
+                f"monoid {monoid.name!r} breaks {law}: {states}",
+                hint="its result would depend on how the axis is cut into tiles",
+                span=stage.reduce.span,
+            )
+        self.verdicts[stage.name] = explain.lawful(stage, known)
+
     def _require(self, verdict: StageVerdict, stage: Stage) -> None:
         if self.mode != "require" or isinstance(verdict, Fused):
             return
@@ -206,7 +222,7 @@ class _Fuser:
         centres = [centre for plan in plans for centre in finish.centres_of(plan)]
         centres += related_centres(plans, view, self.signs)
         emitter = Emitter(view, centres)
-        means = [self.dependences.inlined(mean, group.stages) for mean in self.means]
+        means = [self.dependences.inlined(mean.value, group.stages) for mean in self.means]
         distances = Distances(emitter, self.signs, means)
         lets: list[Let] = []
         for plan in plans:

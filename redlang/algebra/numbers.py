@@ -84,7 +84,7 @@ def _apply(op: str, parts: list[Number]) -> Number:
         raise UndefinedError(op) from error
     if isinstance(value, bool):
         return value
-    if not context().isfinite(value) or isinstance(value, context().mpc):
+    if isinstance(value, context().mpc) or context().isnan(value):
         raise UndefinedError(op)
     return value
 
@@ -174,18 +174,25 @@ class Sampler:
         """Return a number that `node` may have."""
         ctx, kind = context(), node.type.dtype.kind
         if kind == "bool":
-            return bool(self._random.getrandbits(1))
+            return self.coin()
         if isinstance(node, Index):
             return ctx.mpf(self._random.randint(0, 50))
         if isinstance(node, Size):
             return ctx.mpf(self._random.randint(2, 60))
+        if sign is Sign.ZERO:
+            return ctx.mpf(0)
         eighths = self._random.randint(1, 31)
         value = ctx.mpf(eighths) if kind in ("int", "uint") else ctx.mpf(eighths) / 8
         if not sign & ~NONPOSITIVE:
             return -value
-        if sign & ~NONNEGATIVE and kind != "uint" and self._random.getrandbits(1):
+        if sign & ~NONNEGATIVE and kind != "uint" and self.coin():
             return -value
         return value
+
+
+    def coin(self) -> bool:
+        """Return one of two equally likely outcomes."""
+        return bool(self._random.getrandbits(1))
 
 
 def fixed(values: Mapping[int, Number]) -> Given:

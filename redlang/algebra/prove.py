@@ -138,6 +138,8 @@ class Prover:
 
 def close(left: numbers.Number, right: numbers.Number) -> bool:
     """Return whether two numbers agree to far more digits than chance allows."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return bool(left == right)
     scale = max(abs(left), abs(right), 1)
     return bool(abs(left - right) <= scale * numbers.context().mpf(10) ** -TOLERANCE_DIGITS)
 

@@ -170,9 +170,20 @@ class Separation:
         return self.pool.intern(e), self.pool.intern(self._opposite(u))
 
     def _opposite(self, expr: Expr) -> Expr:
-        if isinstance(expr, Apply) and expr.op == "neg":
-            return expr.arguments[0]
-        return self.build.neg(expr)
+        """Return -expr, without a double minus where one can be seen."""
+        match expr:
+            case Apply("neg", (operand,)):
+                return operand
+            case Apply("sub", (Apply("neg", (left,)), right)):
+                return self.build.add(left, right)
+            case Apply("sub", (Apply("sub" | "add") as left, right)):
+                return self.build.add(self._opposite(left), right)
+            case Apply("add", (Apply("neg" | "sub") as left, right)):
+                return self.build.sub(self._opposite(left), right)
+            case Apply("sub", (left, right)):
+                return self.build.sub(right, left)
+            case _:
+                return self.build.neg(expr)
 
     def _sum(self, left: Expr, right: Expr, sign: int) -> Terms:
         """Return the terms of left ± right.

@@ -23,7 +23,10 @@ from redlang.ir.program import (
 class Signs:
     """Possible signs of the expressions of one program, where they are defined at all."""
 
-    def __init__(self, program: Program | None = None) -> None:
+    def __init__(
+        self, program: Program | None = None, known: Mapping[str, Sign] | None = None
+    ) -> None:
+        """Compute the signs of a program's definitions; `known` are facts about some of them."""
         self._names: dict[str, Sign] = {}
         self._known: dict[int, tuple[Expr, Sign]] = {}
         if program is not None:
@@ -36,10 +39,9 @@ class Signs:
                     self._names[definition.names[0]] = first
                 else:
                     self._names[definition.names[0]] = self.of(value)
-
-    def declare(self, names: Mapping[str, Sign]) -> None:
-        """Add facts about names that the program does not define."""
-        self._names.update(names)
+                self._names.update(
+                    (name, known[name]) for name in definition.names if known and name in known
+                )
 
     def of(self, expr: Expr) -> Sign:
         """Return the signs that `expr` may have."""

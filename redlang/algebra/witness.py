@@ -9,24 +9,49 @@ elements that swap when the context changes refute it: the one that lost is need
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from redlang.algebra import numbers
 from redlang.algebra.numbers import SEED, Number, Sampler, UndefinedError
-from redlang.algebra.operators import ANY
+from redlang.algebra.operators import ANY, Sign
 from redlang.algebra.prove import outermost
 from redlang.algebra.signs import Signs
 from redlang.algebra.terms import View
 from redlang.ir.printing import to_text
-from redlang.ir.program import Expr, Load
+from redlang.ir.program import Expr, Load, Size
 
 CAP = 8
 """Largest rank that a state may have before its stage counts as not closed."""
 
-ATTEMPTS = 6
+ATTEMPTS = 240
+"""How many pairs of elements are tried for an order that changes."""
 
 Assignment = tuple[tuple[str, float], ...]
+Values = dict[int, Number]
+
+
+@dataclass(frozen=True, slots=True)
+class _Style:
+    """How values are drawn: at random, or on a grid with contexts `offset` below the elements.
+
+    A function that only asks on which side of a context an element lies shows its rank where the
+    two interleave; one that asks for equality, where they coincide. With extents of 1 a sum is a
+    mean, so that contexts spread as far as elements do.
+    """
+
+    count: int
+    grid: bool = False
+    offset: float = 0.0
+    short: bool = False
+
+
+_STYLES = (
+    _Style(CAP + 3),
+    _Style(CAP + 1, grid=True, short=True),
+    _Style(CAP + 1, grid=True, offset=0.25, short=True),
+    _Style(26, short=True),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,41 +82,53 @@ class Search:
         self.view = view
         self.signs = signs
         chosen = outermost([expr], lambda node: isinstance(node, Load))
+        # What is known to be 0, as the rest of a mean, is no input.
+        self.zeros = {id(n): numbers.context().mpf(0) for n in chosen if signs.of(n) is Sign.ZERO}
+        chosen = [n for n in chosen if id(n) not in self.zeros]
         self.varying = [n for n in chosen if view.varies(n) and not view.reads(n)]
         self.carried = [n for n in chosen if view.reads(n)]
         self.constant = [n for n in chosen if not view.varies(n) and not view.reads(n)]
 
-    def rank(self, change: Callable[[Number], Number] = lambda value: value) -> Witness | None:
-        """Return a matrix of full rank, nine by nine, of `change` of the expression's values."""
-        for attempt in range(ATTEMPTS):
+    def rank(self) -> Witness | None:
+        """Return nine elements and nine contexts whose matrix of values has full rank."""
+        for attempt, style in enumerate(_STYLES):
             sampler = Sampler(SEED + attempt)
-            # Equal numbers in elements and contexts let comparisons for equality show.
-            shared = [numbers.context().mpf(i - CAP // 2) / 2 for i in range(CAP + 1)]
-            same = shared if attempt % 2 else None
-            elements = self._assignments(self.varying, CAP + 1, sampler, same)
-            contexts = self._assignments(self.carried, CAP + 1, sampler, same)
-            constants = self._assignments(self.constant, 1, sampler, None)[0]
+            elements, contexts, constants = self._drawn(style, sampler)
             try:
                 matrix = [
-                    [change(self._value({**constants, **x, **u})) for u in contexts]
-                    for x in elements
+                    [self._value({**constants, **x, **u}) for u in contexts] for x in elements
                 ]
             except UndefinedError:
                 continue
-            if _full_rank(matrix):
-                size = CAP + 1
-                shown = f"{size} elements and {size} values of what is read"
+            chosen = independent(matrix, CAP + 1)
+            if chosen is not None:
+                rows, columns = ([side[i] for i in chosen[k]] for k, side in enumerate((elements, contexts)))
                 text = (
-                    f"{shown} whose matrix of {to_text(self.expr)} has full rank: "
-                    f"{self._listed(self.varying, elements)}; "
-                    f"{self._listed(self.carried, contexts)}"
+                    f"{CAP + 1} elements and {CAP + 1} values of what is read, for which the "
+                    f"matrix of {to_text(self.expr)} has full rank: "
+                    f"{self._listed(self.varying, rows)}; {self._listed(self.carried, columns)}"
                 )
-                return self._witness(elements, contexts, constants, text)
+                return self._witness(rows, columns, constants, text)
         return None
+
+    def _drawn(
+        self, style: _Style, sampler: Sampler
+    ) -> tuple[list[Values], list[Values], Values]:
+        """Return values for elements, contexts and constants."""
+        half = style.count // 2
+        grid = [numbers.context().mpf(i - half) / 2 for i in range(style.count)]
+        lower = [value - style.offset for value in grid]
+        elements = self._assignments(self.varying, style.count, sampler, grid if style.grid else None)
+        contexts = self._assignments(self.carried, style.count, sampler, lower if style.grid else None)
+        constants = self._assignments(self.constant, 1, sampler, None)[0]
+        if style.short:
+            sizes = {id(n) for n in self.constant if isinstance(n, Size)}
+            constants.update(dict.fromkeys(sizes, numbers.context().mpf(1)))
+        return elements, contexts, constants
 
     def order(self) -> Witness | None:
         """Return two elements whose order depends on the context."""
-        for attempt in range(40 * ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             sampler = Sampler(SEED + attempt)
             elements = self._assignments(self.varying, 2, sampler, None)
             contexts = self._assignments(self.carried, 2, sampler, None)
@@ -114,7 +151,7 @@ class Search:
         return None
 
     def _value(self, values: dict[int, Number]) -> Number:
-        value = numbers.evaluate(self.expr, numbers.fixed(values))
+        value = numbers.evaluate(self.expr, numbers.fixed({**self.zeros, **values}))
         return numbers.context().mpf(int(value)) if isinstance(value, bool) else value
 
     def _assignments(
@@ -158,23 +195,28 @@ class Search:
         )
 
 
-def _full_rank(matrix: list[list[Number]]) -> bool:
-    """Return whether elimination with full pivoting meets no pivot near 0."""
+def independent(
+    matrix: list[list[Number]], size: int
+) -> tuple[list[int], list[int]] | None:
+    """Return rows and columns of a square part of full rank, found by full pivoting."""
     ctx = numbers.context()
-    rows = [list(row) for row in matrix]
-    size = len(rows)
-    first = max((abs(v) for row in rows for v in row), default=ctx.mpf(0))
-    if first == 0:
-        return False
+    work = [list(row) for row in matrix]
+    first = max((abs(v) for row in work for v in row), default=ctx.mpf(0))
+    rows, columns = list(range(len(work))), list(range(len(work[0])))
     for k in range(size):
-        pivot, i, j = max((abs(rows[i][j]), i, j) for i in range(k, size) for j in range(k, size))
-        if pivot <= first * ctx.mpf(10) ** -45:
-            return False
+        pivot, i, j = max(
+            (abs(work[i][j]), i, j) for i in range(k, len(rows)) for j in range(k, len(columns))
+        )
+        # At sixty digits, what is 0 by algebra is below 1e-55 of the first pivot.
+        if first == 0 or pivot <= first * ctx.mpf(10) ** -45:
+            return None
+        work[k], work[i] = work[i], work[k]
         rows[k], rows[i] = rows[i], rows[k]
-        for row in rows:
+        for row in work:
             row[k], row[j] = row[j], row[k]
-        for row in rows[k + 1 :]:
-            ratio = row[k] / rows[k][k]
-            for column in range(k, size):
-                row[column] -= ratio * rows[k][column]
-    return True
+        columns[k], columns[j] = columns[j], columns[k]
+        for row in work[k + 1 :]:
+            ratio = row[k] / work[k][k]
+            if ratio:
+                row[k:] = [a - ratio * b for a, b in zip(row[k:], work[k][k:], strict=True)]
+    return rows[:size], columns[:size]
