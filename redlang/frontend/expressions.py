@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias, assert_never
 
-from redlang.errors import AxisError, DTypeError, KernelSyntaxError, RedlangError
+from redlang.errors import AxisError, DTypeError, KernelSyntaxError, RedlangError, UnknownNameError
 from redlang.frontend import calls, inlining, monoids, names, syntax
 from redlang.frontend import scope as outside
 from redlang.frontend.builtins import BUILTINS, REDUCERS
@@ -248,6 +248,8 @@ def _builtin(frame: Frame, node: syntax.Call) -> Expr | Reduce | None:
         raise AxisError(
             "axis declares an axis and stands alone", hint="n = axis(16 * size(p))", span=node.span
         )
+    if text in REDUCERS and frame.inline:
+        raise UnknownNameError("a monoid's methods reduce nothing", span=node.span)
     operands = _several(frame, node.arguments)
     if text in REDUCERS:
         return calls.reduction(frame, node, calls.reduced_axes(frame, node), operands)

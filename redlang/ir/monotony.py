@@ -174,6 +174,8 @@ def _apply_sign(expr: Apply, lookup: Lookup) -> int:
             return _sum(bits[0], bits[1])
         case "sub":
             return _sum(bits[0], _negated(bits[1]))
+        case "mul" if expr.arguments[0] == expr.arguments[1]:
+            return _product(bits[0], bits[0]) if bits[0] != UNKNOWN else NONNEGATIVE
         case "mul" | "div":
             return _product(bits[0], bits[1])
         case "pow":

@@ -257,7 +257,8 @@ def test_storage_promotion_does_not_depend_on_order_unless_in_ties(dtypes, rando
     shuffled = list(dtypes)
     random.shuffle(shuffled)
     first, second = storage_promotion(dtypes), storage_promotion(shuffled)
-    assert first is not None and second is not None
+    assert first is not None
+    assert second is not None
     assert first.bits >= max(dtype.bits for dtype in dtypes)
     assert (first is second) or {first, second} <= {F16, BF16, F32}
 
