@@ -19,6 +19,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import linecache
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -97,6 +98,7 @@ def build(text: str, entries: tuple[str, ...], *, label: str = "kernel") -> Obje
 def load(built: ObjectCode) -> Module:
     """Link object code into this process."""
     with _lock:
+        _link_c_library()
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
         engine.add_object_file(llvm.ObjectFileRef.from_data(built.code))
         engine.finalize_object()
@@ -111,6 +113,23 @@ def fingerprint() -> tuple[str, ...]:
     version = ".".join(map(str, llvm.llvm_version_info))
     cpu = (llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
     return (*cpu, f"llvm {version}", f"llvmlite {llvmlite.__version__}")
+
+
+@cache
+def _link_c_library() -> None:
+    """Give LLVM the functions that object code calls; one that it cannot find makes all others null.
+
+    Numba's wrapper of an entry point reports exceptions by two functions of Numba, which a process
+    without Numba lacks. Kernels raise none, so these lead to `abort` there.
+    """
+    library = ctypes.CDLL("msvcrt" if sys.platform == "win32" else None)
+    wanted = {name: name for name in ("memcpy", "memmove", "memset")}
+    wanted |= {"numba_gil_ensure": "abort", "numba_gil_release": "abort"}
+    for symbol, name in wanted.items():
+        if llvm.address_of_symbol(symbol) is None:
+            address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+            assert address is not None
+            llvm.add_symbol(symbol, address)
 
 
 def _target_machine() -> Any:
