@@ -11,14 +11,11 @@ import ast
 import linecache
 import re
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING
 
 from redlang.errors import SourceUnavailableError
 from redlang.frontend.lines import logical_lines
+from redlang.frontend.pythons import python_tree
 from redlang.source import SourceText, Span
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 NO_SOURCE_HINT = (
     "put the definition into a file or a notebook cell, hand its text to redlang.compile(text), "
@@ -165,13 +162,12 @@ def _capture_class(definition: type) -> SourceText:
 
 def _find_class(text: str, name: str, line: int) -> ast.ClassDef | None:
     """Return the innermost class of that name around a line."""
-    try:
-        nodes: Iterable[ast.AST] = ast.walk(ast.parse(text))
-    except SyntaxError:
+    tree = python_tree(text)
+    if tree is None:
         return None
     around = [
         node
-        for node in nodes
+        for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef)
         and node.name == name
         and node.lineno <= line <= (node.end_lineno or 0)

@@ -8,7 +8,6 @@ the tables of `advice.py`; the others have a method here.
 from __future__ import annotations
 
 import ast
-import warnings
 from typing import TYPE_CHECKING
 
 from redlang.frontend.advice import (
@@ -19,6 +18,7 @@ from redlang.frontend.advice import (
     PRINT,
     STATEMENTS,
 )
+from redlang.frontend.pythons import python_tree
 from redlang.source import Span
 
 if TYPE_CHECKING:
@@ -281,11 +281,8 @@ class Foreign(ast.NodeVisitor):
 
 def find_foreign(builder: Builder, text: str, *, header: bool = False) -> None:
     """Note on `builder` what `text`, a line of Python, holds that redlang does not have."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = python_tree(text)
+    if tree is None:
         return
     foreign = Foreign(builder, text)
     for node in tree.body:

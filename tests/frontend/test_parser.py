@@ -1,7 +1,10 @@
 import ast
 import concurrent.futures
 import dataclasses
+import io
 import math
+import tokenize
+import warnings
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +15,7 @@ from redlang.frontend import parser, syntax
 from redlang.frontend.build import MAX_DEPTH, Builder
 from redlang.frontend.capture import from_text
 from redlang.frontend.parser import parse, read
+from redlang.frontend.words import number_of, string_of
 from redlang.source import SourceText, Span
 
 ATTENTION = '''
@@ -364,6 +368,33 @@ def test_enormous_literals_are_mistakes_and_not_crashes():
         parse(SourceText(f"def f(x): return x + {'9' * 5000}"))
     with pytest.raises(KernelSyntaxError, match="64 bits"):
         parse(SourceText(f"def f(x: 'n={'9' * 5000}'): return x"))
+
+
+@given(
+    st.text(st.characters(codec="utf-8") | st.sampled_from("\\nxuUN01{}'\"\n"), max_size=12),
+    st.sampled_from(['"', "'", '"""', "'''", 'r"', 'U"""', "R'"]),
+)
+def test_strings_mean_what_they_mean_in_python(inside, opening):
+    word = f"{opening}{inside}{opening.lstrip('rRuU')}"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            expected = ast.literal_eval(word)
+            tokens = list(tokenize.generate_tokens(io.StringIO(word).readline))
+    except (SyntaxError, ValueError, tokenize.TokenError):
+        return
+    if "\r" not in word and tokens[0].string == word:
+        assert string_of(word) == expected
+
+
+@given(st.from_regex(r"\A[0-9][0-9_.eExXbBoOa]{0,7}\Z"))
+def test_numbers_mean_what_they_mean_in_python(word):
+    try:
+        expected = ast.literal_eval(word)
+    except SyntaxError:
+        return
+    if not isinstance(expected, complex):
+        assert repr(number_of(word)) == repr(expected)
 
 
 def test_threads_share_one_parser():
