@@ -31,9 +31,10 @@ test: $(STAMP) ## run every test that needs no GPU (a few minutes on two cores)
 test-gpu: $(STAMP) ## run the tests that need an NVIDIA GPU
 	$(BIN)/python -m pytest -m gpu $(ARGS)
 
-golden: $(STAMP) ## renew the golden files, then show what changed
+golden: $(STAMP) ## renew the golden files and the outputs in the docs, then show what changed
 	$(BIN)/python -m pytest tests/golden --renew-golden -q
-	git diff --stat -- tests/golden
+	$(BIN)/python -m tests.docs.blocks README.md $$(find docs -name '*.md')
+	git diff --stat -- tests/golden README.md docs
 
 docs: $(STAMP) ## run every code block of the documentation and every example
 	$(BIN)/python -m pytest tests/docs tests/examples $(ARGS)

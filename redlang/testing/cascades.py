@@ -2,22 +2,27 @@
 
 A generated kernel returns every stage, so that a fault shows at the stage that has it. Expressions
 are drawn so that comparisons are exact and exponentials stay in range: what remains is rounding,
-and `tolerance` bounds that by how much the reference itself moves when the inputs move.
+and `rounding.tolerance` bounds that by how much the reference itself moves when the inputs move.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from redlang.testing.compare import differences
+from redlang.testing.inputs import SPECIALS, spread
+
 Array = NDArray[Any]
-Draw = Callable[[st.SearchStrategy[Any]], Any]
-Flavour = Literal["normal", "ties", "offset", "wide"]
+Pick = Callable[[Sequence[Any]], Any]
+"""Chooses one of several: Hypothesis, which can shrink, or a seeded generator, which spreads."""
 
 ELEMENTS = ("x", "y", "w", "x * w", "abs(x)", "x * x", "x - y", "where(x > 0, x, y)", "x * a", "-y")
 EXACT = ("x", "y", "w", "abs(x)", "where(x > 0, x, y)", "-y", "minimum(x, w)")
@@ -29,18 +34,22 @@ CONDITIONS = (
     "w < y",
     "(x > 0) & (l != 4)",
     "~isnan(x)",
-    "i < 2",
+    "i < 2",  # constant along l: the last one
 )
-SPECIALS = (np.nan, np.inf, -np.inf, 0.0, -0.0)
 LENGTHS = (0, 1, 2, 3, 7, 16, 33, 130)
 
 
 @dataclass(frozen=True, slots=True)
 class Cascade:
-    """A kernel's text and arguments for it."""
+    """A kernel's text and arguments for it.
+
+    Attributes:
+        stages: How many of its results are stages; the others are maps of these.
+    """
 
     text: str
     arguments: Mapping[str, Array | float] = field(repr=False)
+    stages: int
 
     def __str__(self) -> str:
         shapes = {name: np.shape(value) for name, value in self.arguments.items()}
@@ -58,6 +67,7 @@ class _Builder:
     weights: list[tuple[str, str, str]] = field(default_factory=list)
     returned: list[tuple[str, str]] = field(default_factory=list)
     wide: bool = False
+    least: int = 0
 
 
 @st.composite
@@ -65,11 +75,23 @@ def cascades(
     draw: st.DrawFn, *, stages: int = 4, dtypes: tuple[str, ...] = ("float64",)
 ) -> Cascade:
     """Draw a kernel of up to `stages` stages over one axis or two, and arrays for it."""
+    return _cascade(lambda options: draw(st.sampled_from(options)), stages, dtypes)
+
+
+def random_cascade(
+    seed: int, *, stages: int = 4, dtypes: tuple[str, ...] = ("float64",)
+) -> Cascade:
+    """Return the cascade that belongs to a seed."""
+    return _cascade(random.Random(seed).choice, stages, dtypes)
+
+
+def _cascade(pick: Pick, stages: int, dtypes: tuple[str, ...]) -> Cascade:
     builder = _Builder()
-    for number in range(draw(st.integers(1, stages))):
-        _stage(draw, builder, f"r{number}")
-    if draw(st.integers(0, 3)) == 0:
-        builder.lines.append(f"    o = fill({_term(draw, builder)}, 0)")
+    for number in range(pick(range(1, stages + 1))):
+        _stage(pick, builder, f"r{number}")
+    count = len(builder.returned)
+    if pick(range(4)) == 0:
+        builder.lines.append(f"    o = fill({_term(pick, builder)}, 0)")
         builder.returned.append(("o", "i l"))
     results = ", ".join(f'"{axes}"' for _, axes in builder.returned)
     results = results if len(builder.returned) == 1 else f"({results})"
@@ -79,40 +101,67 @@ def cascades(
         + "\n".join(builder.lines)
         + f"\n    return {', '.join(name for name, _ in builder.returned)}\n"
     )
-    return Cascade(text, draw(_arguments(builder.wide, dtypes)))
+    return Cascade(text, _arguments(pick, builder, dtypes), count)
 
 
-def _stage(draw: Draw, builder: _Builder, name: str) -> None:
-    kind = draw(st.sampled_from(("sum", "sum", "mean", "max", "min", "weight", "rank", "logic")))
+def disagreement(
+    cascade: Cascade,
+    actual: tuple[Array, ...],
+    right: tuple[Array, ...],
+    allowed: tuple[Array, ...],
+) -> str:
+    """Return how the results of a generated cascade break the contract; empty if they do not.
+
+    In a row whose stages are all finite, masks must agree and values lie within `allowed`. In any
+    other row, what is not finite must not be finite; its kind, and what maps make of it, is free.
+    """
+    clean = np.ones(right[0].shape[0], bool)
+    for result in right[: cascade.stages]:
+        finite = np.isfinite(result.astype(np.float64))
+        clean &= finite.reshape(len(clean), math.prod(result.shape[1:])).all(axis=1)
+    for number, (one, other, atol) in enumerate(zip(actual, right, allowed, strict=True)):
+        if wrong := differences(one[clean], other[clean], rtol=0, atol=atol[clean]):
+            return f"result {number}: {wrong}"
+        hidden = ~np.isfinite(other[~clean].astype(np.float64))
+        shown = np.isfinite(one[~clean].astype(np.float64))
+        if number < cascade.stages and (hidden & shown).any():
+            return f"result {number}: finite where the reference is not: {one} for {other}"
+    return ""
+
+
+def _stage(pick: Pick, builder: _Builder, name: str) -> None:
+    kind = pick(("sum", "sum", "mean", "max", "min", "weight", "rank", "logic"))
     match kind:
         case "weight":
-            _weight(draw, builder, name)
+            _weight(pick, builder, name)
         case "rank":
-            _rank(draw, builder, name)
+            _rank(pick, builder, name)
         case "logic":
-            op = draw(st.sampled_from(("count", "any", "all")))
-            condition = draw(st.sampled_from(CONDITIONS))
+            op = pick(("count", "any", "all"))
+            condition = pick(CONDITIONS[:-1])
             builder.lines.append(f"    {name} = {op}[l]({condition})")
             builder.returned.append((name, "i"))
         case "max" | "min":
-            exact = draw(st.sampled_from(EXACT))
-            inner = exact if draw(st.booleans()) else _monotone(draw, builder, exact)
-            masked, plain = _mask(draw, inner)
+            exact = pick(EXACT)
+            inner = exact if pick((True, False)) else _monotone(pick, builder, exact)
+            masked, plain = _mask(pick, inner)
             builder.lines.append(f"    {name} = {kind}[l]({masked})")
             _publish(builder, name, mild=True)
             if kind == "max" and plain and inner == exact:
                 builder.maxima.append((name, exact))
         case "sum" | "mean":
-            term = _term(draw, builder)
-            if kind == "sum" and draw(st.integers(0, 5)) == 0:
+            term = _term(pick, builder)
+            if kind == "sum" and pick(range(6)) == 0:
                 builder.lines.append(f"    {name} = prod[l](1 + 0.1 * tanh({term}))")
-            elif kind == "sum" and draw(st.integers(0, 5)) == 0:
+            elif kind == "sum" and pick(range(6)) == 0:
                 builder.wide = True
-                builder.lines.append(f"    {name} = sum[l](({term}) * g)")
-                builder.returned.append((name, "i d"))
-                return
+                if pick((True, False)):
+                    builder.lines.append(f"    {name} = sum[l](({term}) * g)")
+                    builder.returned.append((name, "i d"))
+                    return
+                builder.lines.append(f"    {name} = sum[l, d](({term}) * g)")
             else:
-                builder.lines.append(f"    {name} = {kind}[l]({_mask(draw, term)[0]})")
+                builder.lines.append(f"    {name} = {kind}[l]({_mask(pick, term)[0]})")
             _publish(builder, name, mild=kind == "mean")
 
 
@@ -123,25 +172,26 @@ def _publish(builder: _Builder, name: str, *, mild: bool) -> None:
         builder.mild.append(name)
 
 
-def _weight(draw: Draw, builder: _Builder, name: str) -> None:
+def _weight(pick: Pick, builder: _Builder, name: str) -> None:
     """Add a sum of exponentials under a maximum, making the maximum first if there is none."""
     if not builder.maxima:
-        exact = draw(st.sampled_from(EXACT))
+        exact = pick(EXACT)
         builder.lines.append(f"    m{name} = max[l]({exact})")
         builder.maxima.append((f"m{name}", exact))
         _publish(builder, f"m{name}", mild=True)
-    top, exact = draw(st.sampled_from(builder.maxima))
+    top, exact = pick(builder.maxima)
     builder.lines.append(f"    {name} = sum[l](exp({exact} - {top}))")
     builder.weights.append((top, exact, name))
     _publish(builder, name, mild=True)
 
 
-def _rank(draw: Draw, builder: _Builder, name: str) -> None:
-    exact = draw(st.sampled_from(EXACT))
-    masked, _ = _mask(draw, exact)
-    op = draw(st.sampled_from(("argmax", "argmin", "topk")))
+def _rank(pick: Pick, builder: _Builder, name: str) -> None:
+    exact = pick(EXACT)
+    masked, _ = _mask(pick, exact)
+    op = pick(("argmax", "argmin", "topk"))
     if op == "topk":
-        k = draw(st.integers(1, 4))
+        k = pick(range(1, 5))
+        builder.least = max(builder.least, k)
         builder.lines.append(f"    v{name}, {name} = topk[l:t{name}]({masked}, {k})")
         builder.lines.append(f"    b{name} = max[t{name}](v{name})")
         builder.returned += [(f"v{name}", f"i t{name}"), (name, f"i t{name}")]
@@ -151,14 +201,14 @@ def _rank(draw: Draw, builder: _Builder, name: str) -> None:
         builder.returned.append((name, "i"))
 
 
-def _mask(draw: Draw, term: str) -> tuple[str, bool]:
+def _mask(pick: Pick, term: str) -> tuple[str, bool]:
     """Return the term, masked one time in three, and whether it was left plain."""
-    if draw(st.integers(0, 2)):
+    if pick(range(3)):
         return term, True
-    return f"where({draw(st.sampled_from(CONDITIONS))}, {term})", False
+    return f"where({pick(CONDITIONS)}, {term})", False
 
 
-def _monotone(draw: Draw, builder: _Builder, exact: str) -> str:
+def _monotone(pick: Pick, builder: _Builder, exact: str) -> str:
     """Return a map of an element that a maximum may or may not move past."""
     forms = [f"2 * {exact} + 1", f"exp(-abs({exact}))", f"{exact} * a"]
     for name in builder.scalars[-2:]:
@@ -169,13 +219,13 @@ def _monotone(draw: Draw, builder: _Builder, exact: str) -> str:
             f"abs(({exact}) - {name})",
             f"({exact}) / (abs({name}) + 1)",
         ]
-    return str(draw(st.sampled_from(forms)))
+    return str(pick(forms))
 
 
-def _term(draw: Draw, builder: _Builder) -> str:
+def _term(pick: Pick, builder: _Builder) -> str:
     """Return an expression over elements and earlier results."""
-    element = draw(st.sampled_from(ELEMENTS))
-    other = draw(st.sampled_from(ELEMENTS))
+    element = pick(ELEMENTS)
+    other = pick(ELEMENTS)
     forms = [element, f"({element}) * ({other})"]
     for name in builder.scalars[-3:]:
         forms += [
@@ -203,72 +253,23 @@ def _term(draw: Draw, builder: _Builder) -> str:
             f"exp({exact} - {top}) / {total} * (({element}) - {n}) ** 2"
             for n in builder.scalars[-1:]
         ]
-    return str(draw(st.sampled_from(forms)))
+    return str(pick(forms))
 
 
-@st.composite
-def _arguments(draw: st.DrawFn, wide: bool, dtypes: tuple[str, ...]) -> dict[str, Array | float]:
-    rows, length = draw(st.integers(1, 3)), draw(st.sampled_from(LENGTHS))
-    dtype = np.dtype(draw(st.sampled_from(dtypes)))
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+def _arguments(pick: Pick, builder: _Builder, dtypes: tuple[str, ...]) -> dict[str, Array | float]:
+    rows = pick(range(1, 4))
+    length = pick([length for length in LENGTHS if length >= builder.least])
+    dtype = np.dtype(pick(dtypes))
+    rng = np.random.default_rng(pick(range(2**32)))
     shapes = {"x": (rows, length), "y": (rows, length), "w": (length,)}
-    if wide:
-        shapes["g"] = (length, draw(st.integers(1, 3)))
+    if builder.wide:
+        shapes["g"] = (length, pick(range(1, 4)))
     arguments: dict[str, Array | float] = {}
     for name, shape in shapes.items():
-        array = _values(draw, rng, shape).astype(dtype)
-        if array.size and draw(st.integers(0, 5)) == 0:
-            for _ in range(draw(st.integers(1, 3))):
-                array.flat[rng.integers(array.size)] = draw(st.sampled_from(SPECIALS))
+        array = spread(rng, shape, pick(("normal", "ties", "offset", "wide"))).astype(dtype)
+        if array.size and pick(range(6)) == 0:
+            for _ in range(pick(range(1, 4))):
+                array.flat[rng.integers(array.size)] = pick(SPECIALS)
         arguments[name] = array
-    arguments["a"] = draw(st.sampled_from((1.0, -0.5, 2.0, 0.0)))
+    arguments["a"] = pick((1.0, -0.5, 2.0, 0.0))
     return arguments
-
-
-def _values(draw: Draw, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    flavour: Flavour = draw(st.sampled_from(("normal", "ties", "offset", "wide")))
-    match flavour:
-        case "normal":
-            return rng.normal(size=shape)
-        case "ties":
-            return rng.integers(-2, 3, size=shape).astype(np.float64)
-        case "offset":
-            return 100 + rng.normal(size=shape)
-        case "wide":
-            return rng.normal(size=shape) * 10.0 ** rng.integers(-2, 2, size=shape)
-
-
-def tolerance(
-    reference: Callable[..., Any],
-    arguments: Mapping[str, Array | float],
-    eps: float,
-    *,
-    factor: float = 256.0,
-) -> tuple[Array, ...]:
-    """Return how far each result may lie from the reference, element by element.
-
-    Inputs are moved by 2**-20 of themselves, three times at random; what the results move by,
-    divided by that, says how much a rounding of the inputs can be magnified on the way. `factor`
-    covers the number of roundings and what three samples miss.
-    """
-    step = 2.0**-20
-    rng = np.random.default_rng(0)
-    right = _tuple(reference(**arguments))
-    spread = [np.abs(np.nan_to_num(np.asarray(r, np.float64), posinf=0, neginf=0)) for r in right]
-    for _ in range(3):
-        moved = {
-            name: value * (1 + step * rng.uniform(-1, 1, value.shape)).astype(value.dtype)
-            if isinstance(value, np.ndarray) and value.dtype.kind == "f"
-            else value
-            for name, value in arguments.items()
-        }
-        for number, other in enumerate(_tuple(reference(**moved))):
-            with np.errstate(invalid="ignore"):
-                change = np.asarray(other, np.float64) - np.asarray(right[number], np.float64)
-            change = np.where(np.isfinite(change), np.abs(change), 0.0)
-            spread[number] = np.maximum(spread[number], change / step)
-    return tuple(factor * eps * s for s in spread)
-
-
-def _tuple(results: Any) -> tuple[Array, ...]:  # noqa: ANN401  # one array or several
-    return results if isinstance(results, tuple) else (results,)

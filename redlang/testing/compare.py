@@ -24,7 +24,7 @@ def differences(
     expected: ArrayLike,
     *,
     rtol: float = 1e-6,
-    atol: float = 0.0,
+    atol: ArrayLike = 0.0,
     kinds: bool = True,
 ) -> str:
     """Return one sentence on how `actual` differs from `expected`; empty if it does not.
@@ -33,7 +33,7 @@ def differences(
         actual: What was computed, of any element type that converts to float64 or int64.
         expected: What is right, of the same shape.
         rtol: Allowed difference relative to each expected value.
-        atol: Allowed difference on top, in the values' unit.
+        atol: Allowed difference on top, in the values' unit; an array has one for each element.
         kinds: Whether NaN, inf and -inf must each stand in the same places. Without it "not
             finite" must.
     """
@@ -48,8 +48,10 @@ def differences(
             return wrong
     both = np.isfinite(x) & np.isfinite(y)
     with np.errstate(invalid="ignore", over="ignore"):
-        excess = np.where(both, np.abs(x - y) - (atol + rtol * np.abs(y)), 0.0)
-    return _first(excess > 0, x, y, f"values beyond rtol {rtol:g}, atol {atol:g}", excess)
+        allowed = np.asarray(atol) + rtol * np.abs(y)
+        excess = np.where(both, np.abs(x - y) - allowed, 0.0)
+    bound = float(allowed.flat[np.argmax(excess)]) if excess.size else 0.0
+    return _first(excess > 0, x, y, f"values further apart than {bound:.2g}", excess)
 
 
 def assert_close(

@@ -3,6 +3,8 @@
 A block marked `python` runs; one marked `python error` must raise. If a block marked `output`
 follows, it holds exactly what was printed, or the text of the error. Files are called `kernel.py`
 in messages, with lines counted from the top of the block.
+
+    python -m tests.docs.blocks docs/reference/std.md    writes what is printed now into the page
 """
 
 from __future__ import annotations
@@ -11,8 +13,11 @@ import contextlib
 import io
 import linecache
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -40,12 +45,13 @@ def run(path: Path) -> list[tuple[Block, str, str]]:
     names: dict[str, object] = {"__name__": "__main__"}
     printed = ""
     found = []
-    for number, block in enumerate(blocks(path.read_text())):
-        if block.info == "output":
-            found.append((block, block.body.rstrip(), printed.rstrip()))
-        elif block.info in ("python", "python error"):
-            place = f"<{path.stem} {number}>"
-            printed = _execute(block, place, names).replace(place, "kernel.py")
+    with np.printoptions():  # what a page sets ends with the page
+        for number, block in enumerate(blocks(path.read_text())):
+            if block.info == "output":
+                found.append((block, block.body.rstrip(), printed.rstrip()))
+            elif block.info in ("python", "python error"):
+                place = f"<{path.stem} {number}>"
+                printed = _execute(block, place, names).replace(place, "kernel.py")
     return found
 
 
@@ -70,3 +76,8 @@ def renew(path: Path) -> None:
     for block, _, now in reversed(run(path)):
         text = text[: block.start] + now + "\n" + text[block.start + len(block.body) :]
     path.write_text(text)
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        renew(Path(name))

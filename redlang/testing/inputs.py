@@ -1,0 +1,143 @@
+"""Hypothesis strategies for the arguments of a kernel.
+
+Values are drawn by seed, so that a thousand elements cost one draw; what matters at the edges is
+drawn by hand: extents of 0 and 1, ties, large offsets, NaN and infinities, signed zeros.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import ml_dtypes
+import numpy as np
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from redlang.frontend import syntax
+from redlang.frontend.scope import Callee
+from redlang.kernel import Kernel
+
+Array = NDArray[Any]
+Flavour = Literal["normal", "ties", "offset", "wide"]
+
+EXTENTS = (0, 1, 2, 3, 5, 8, 17, 33)
+SPECIALS = (np.nan, np.inf, -np.inf, 0.0, -0.0)
+STORAGE: dict[str, Any] = {
+    "bf16": ml_dtypes.bfloat16,
+    "f8e4m3": ml_dtypes.float8_e4m3fn,
+    "f8e5m2": ml_dtypes.float8_e5m2,
+    "bool": np.bool_,
+    **{f"f{bits}": np.dtype(f"float{bits}") for bits in (16, 32, 64)},
+    **{f"i{bits}": np.dtype(f"int{bits}") for bits in (8, 16, 32, 64)},
+    **{f"u{bits}": np.dtype(f"uint{bits}") for bits in (8, 16, 32, 64)},
+}
+"""NumPy's type for each element type of the language."""
+
+
+def inputs(
+    kernel: Kernel,
+    *,
+    extents: Mapping[str, int | st.SearchStrategy[int]] | None = None,
+    dtype: str = "f32",
+    special: bool = True,
+) -> st.SearchStrategy[dict[str, Any]]:
+    """Return a strategy for the keyword arguments of `kernel`.
+
+    Args:
+        kernel: Whose signature to fill. Extents agree wherever an axis appears.
+        extents: Extents of some axes, or strategies for them; the others are small.
+        dtype: Element type of arrays that the annotation leaves open.
+        special: Whether NaN, infinities and signed zeros appear now and then.
+    """
+    return _inputs(kernel, dict(extents or {}), dtype, special)
+
+
+@st.composite
+def _inputs(
+    draw: st.DrawFn,
+    kernel: Kernel,
+    extents: dict[str, int | st.SearchStrategy[int]],
+    dtype: str,
+    special: bool,
+) -> dict[str, Any]:
+    known: dict[str, int] = {}
+    arguments: dict[str, Any] = {}
+    for parameter in parameters(kernel):
+        annotation = parameter.annotation
+        if isinstance(annotation, syntax.ScalarAnnotation):
+            arguments[parameter.name] = draw(_SCALARS[annotation.kind])
+        elif annotation is not None:
+            shape = tuple(_extent(draw, dim, extents, known) for dim in annotation.dims)
+            element = annotation.dtype or dtype
+            arguments[parameter.name] = draw(arrays(shape, element, special=special))
+    return arguments
+
+
+_SCALARS: dict[str, st.SearchStrategy[Any]] = {
+    "float": st.sampled_from((1.0, 0.5, -2.0, 0.0)),
+    "int": st.integers(-1, 4),
+    "bool": st.booleans(),
+}
+
+
+def parameters(kernel: Kernel) -> Sequence[syntax.Parameter]:
+    """Return the parameters of a kernel as they were written."""
+    entity = kernel.__redlang__()
+    assert isinstance(entity, Callee)
+    return entity.syntax.parameters
+
+
+def _extent(
+    draw: Callable[[st.SearchStrategy[Any]], Any],
+    dim: syntax.DimSpec,
+    extents: dict[str, int | st.SearchStrategy[int]],
+    known: dict[str, int],
+) -> int:
+    sizes = []
+    for axis in dim.axes:
+        if axis.name is None or axis.extent is not None:
+            sizes.append(axis.extent or 0)
+            continue
+        if axis.name not in known:
+            given = extents.get(axis.name, st.sampled_from(EXTENTS))
+            known[axis.name] = given if isinstance(given, int) else draw(given)
+        sizes.append(known[axis.name])
+    return math.prod(sizes)
+
+
+@st.composite
+def arrays(
+    draw: st.DrawFn, shape: tuple[int, ...], dtype: str = "f32", *, special: bool = True
+) -> Array:
+    """Draw an array of an element type of the language.
+
+    Integers are small and may be negative, so that they serve as indices in and out of range.
+    """
+    storage = STORAGE[dtype]
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    if dtype == "bool":
+        return rng.random(shape) < draw(st.sampled_from((0.0, 0.3, 0.9, 1.0)))
+    if dtype[0] in "iu":
+        low = -1 if dtype[0] == "i" else 0
+        return rng.integers(low, draw(st.sampled_from((2, 8, 40))), shape).astype(storage)
+    values = spread(rng, shape, draw(st.sampled_from(("normal", "ties", "offset", "wide"))))
+    if special and values.size and draw(st.integers(0, 4)) == 0:
+        for _ in range(draw(st.integers(1, 3))):
+            values.flat[rng.integers(values.size)] = draw(st.sampled_from(SPECIALS))
+    array: Array = values.astype(storage)
+    return array
+
+
+def spread(rng: np.random.Generator, shape: tuple[int, ...], flavour: Flavour) -> Array:
+    """Return finite values: around 0, with ties, around 100, or over four orders of magnitude."""
+    match flavour:
+        case "normal":
+            return np.asarray(rng.normal(size=shape))
+        case "ties":
+            return rng.integers(-2, 3, size=shape).astype(np.float64)
+        case "offset":
+            return np.asarray(100 + rng.normal(size=shape))
+        case "wide":
+            return np.asarray(rng.normal(size=shape) * 10.0 ** rng.integers(-2, 2, size=shape))
