@@ -1,11 +1,11 @@
 """The incremental form of a sweep: what is kept between tiles, and how it moves.
 
 A sweep carries a few *states* along its axes. For each tile of elements the steps run in order:
-`Each` names a value that varies along the swept axes (computed once, shared by all stages), `Partial`
-reduces such a value over the tile, `Combine` joins two partial results of one reduction, `Let` names
-anything that no longer varies along the swept axes. Then all `commits` happen at once. `merge` does
-the same for two sets of states, named `a.<state>` and `b.<state>`, and `finish` turns states into the
-results of the stages.
+`Each` names a value that varies along the swept axes (computed once, shared by all stages),
+`Partial` reduces such a value over the tile, `Combine` joins two partial results of one reduction,
+`Let` names anything that no longer varies along the swept axes. Then all `commits` happen at once.
+`merge` does the same for two sets of states, named `a.<state>` and `b.<state>`, and `finish` turns
+states into the results of the stages.
 
 Nothing here says how large a tile is: one element, a cache line or a whole axis give the same
 result up to rounding. Expressions are those of `ir.program`; a `Ref` names a state, a step, a
@@ -25,7 +25,8 @@ from redlang.ir.types import Type
 class State:
     """One value kept between tiles; `initial` is neutral in every `Combine` and commit.
 
-    A state of a top-k list has `k` slots.
+    A state of a top-k list has `k` slots, which are no axis of its type; a `Ref` to it in `finish`
+    has the axis of the program that they become.
     """
 
     name: str

@@ -1,12 +1,13 @@
 """The reduction IR: what a kernel computes, before anyone says in what order.
 
 A `Program` is a list of definitions over named axes. A definition is either a pointwise expression
-or one `Reduce`; reductions never stand inside expressions. Nodes are immutable and compare by value;
-spans do not take part in equality: the same formula written twice is the same formula.
+or one `Reduce`; reductions never stand inside expressions. Nodes are immutable and compare by
+value; spans do not take part in equality: the same formula written twice is the same formula.
 
 A program has two forms. As resolved, `Mask` and `Fill` nodes speak of absent elements and no
 `Reduce` has a condition. `normalise` turns it into the form that every later stage reads: masks are
-gone, each `Reduce` carries the condition under which an element takes part, and gathers are clamped.
+gone, each `Reduce` carries the condition under which an element takes part, and gathers are
+clamped.
 """
 
 from __future__ import annotations
@@ -18,17 +19,13 @@ from redlang.ir.types import DType, Type
 from redlang.source import NOWHERE, Span
 
 
-def _span() -> Span:
-    return field(default=NOWHERE, compare=False, repr=False)
-
-
 @dataclass(frozen=True, slots=True)
 class Literal:
     """A number or a truth value written in the kernel."""
 
     value: bool | int | float
     type: Type
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +34,7 @@ class Index:
 
     axis: str
     type: Type
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +43,7 @@ class Size:
 
     axis: str
     type: Type
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +52,7 @@ class Scalar:
 
     name: str
     type: Type
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +68,7 @@ class Load:
     subscripts: tuple[Expr, ...]
     guarded: tuple[bool, ...]
     type: Type
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +77,7 @@ class Ref:
 
     name: str
     type: Type
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +87,7 @@ class Apply:
     op: str
     arguments: tuple[Expr, ...]
     type: Type
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +101,7 @@ class Cast:
     to: DType
     type: Type
     explicit: bool = True
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +111,7 @@ class Mask:
     condition: Expr
     operand: Expr
     type: Type
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +121,7 @@ class Fill:
     operand: Expr
     value: Expr
     type: Type
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 Expr: TypeAlias = Literal | Index | Size | Scalar | Load | Ref | Apply | Cast | Mask | Fill
@@ -167,7 +164,7 @@ class Reduce:
     k: int | None = None
     new_axis: str | None = None
     monoid: Monoid | None = None
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
     @property
     def operand(self) -> Expr:
@@ -182,7 +179,7 @@ class Definition:
 
     names: tuple[str, ...]
     value: Expr | Reduce
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +192,7 @@ class Axis:
 
     name: str
     extent: Expr | int | None = None
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +209,7 @@ class ArrayParam:
     name: str
     dims: tuple[Dim, ...]
     dtype: DType
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -233,7 +230,7 @@ class ScalarParam:
     weak: bool
     captured: bool = False
     default: bool | int | float | None = None
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +244,7 @@ class Result:
     value: Expr
     dims: tuple[Dim, ...]
     dtype: DType
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
     condition: Expr | None = None
 
     @property
