@@ -54,8 +54,11 @@ def parse(source: SourceText, axes: str | None = None) -> tuple[Syntax, str | No
         KernelSyntaxError: The text is no definition.
     """
     from redlang.frontend.parser import parse as parsed
+    from redlang.frontend.parser import warm
     from redlang.frontend.syntax import Decorator, Function
+    from redlang.runtime.cache import disk
 
+    warm(disk())
     syntax = parsed(source)
     if not isinstance(syntax, Function):
         return syntax, None
@@ -89,6 +92,14 @@ def definition_of_text(text: str, names: Mapping[str, object]) -> tuple[Definiti
             source=source,
             span=syntax.span,
         )
+    for decorator in syntax.decorators:
+        if decorator.computed:
+            raise KernelSyntaxError(
+                f"the option {decorator.computed[0]} of @{decorator.name} is no literal",
+                hint="no Python runs in a text: write the value itself",
+                source=source,
+                span=decorator.span,
+            )
     definition.name = syntax.name
     options = {name: value for d in syntax.decorators for name, value in d.options}
     return definition, {name: value for name, value in options.items() if name == "fuse"}
