@@ -12,12 +12,11 @@ import pickle
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeVar
 
-from redlang.algebra.verdicts import StageVerdict
 from redlang.codegen.cpu import KernelText, emit
 from redlang.ir.incremental import Sweep
 from redlang.ir.loops import Loops
@@ -30,9 +29,9 @@ from redlang.schedule.nests import Nest, find_nests
 from redlang.schedule.plan import segment_axis
 from redlang.targets import cpu
 from redlang.targets.cpu import ObjectCode
-from redlang.targets.cpu_gemm import scratch_bytes
 
 if TYPE_CHECKING:
+    from redlang.algebra.verdicts import StageVerdict
     from redlang.runtime.calling import Call
 
 Mode = Literal["auto", "always", "never", "require"]
@@ -154,6 +153,8 @@ class Compiler:
         return _CODES[key]
 
     def _make(self, loops: Loops, unit: Mapping[str, str | None]) -> Made:
+        from redlang.targets.cpu_gemm import scratch_bytes  # noqa: PLC0415  # Numba loads here
+
         text = emit(loops, unit)
         built = cpu.build(text.text, text.entries, label=self.program.name)
         product = scratch_bytes() if any(text.products) else 0
@@ -190,17 +191,23 @@ def loaded(made: Made) -> Code:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """What the algebra found, as `algebra.fuse.Fusion` holds it, without the prover.
+    """What the algebra found, as `algebra.fuse.Fusion` holds it.
 
     Attributes:
         program: The program that the sweeps belong to.
         sweeps: Its incremental form.
-        verdicts: One for each stage.
+        packed: The verdicts, pickled: they belong to the prover, which a call need not load.
     """
 
     program: Program
     sweeps: tuple[Sweep, ...]
-    verdicts: tuple[StageVerdict, ...]
+    packed: bytes = field(repr=False)
+
+    @property
+    def verdicts(self) -> tuple[StageVerdict, ...]:
+        """One verdict for each stage."""
+        verdicts: tuple[StageVerdict, ...] = pickle.loads(self.packed)
+        return verdicts
 
 
 _DERIVED: dict[str, Derived] = {}
@@ -219,7 +226,7 @@ def derive(program: Program, fuse: Mode, prove: Prove) -> Derived:
         found = unpickled(store, key, Derived)
         if found is None:
             fusion = prove(program, fuse)
-            found = Derived(fusion.program, fusion.sweeps, fusion.verdicts)
+            found = Derived(fusion.program, fusion.sweeps, pickle.dumps(fusion.verdicts))
             store.store(key, pickle.dumps(found))
         _DERIVED[key] = found
     return _DERIVED[key]
