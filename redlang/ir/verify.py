@@ -25,6 +25,7 @@ from redlang.ir.program import (
     Index,
     Load,
     Mask,
+    Monoid,
     Program,
     Reduce,
     Ref,
@@ -134,6 +135,8 @@ def _reduce(node: Reduce, names: _Names) -> Iterator[str]:
         yield f"no reduction {node.op!r}"
     if (node.op == "monoid") != (node.monoid is not None):
         yield f"a reduction {node.op!r} with the wrong monoid"
+    if node.monoid is not None:
+        yield from _monoid(node.monoid, len(node.operands))
     if node.op != "monoid" and len(node.operands) != 1:
         yield f"{node.op} of {len(node.operands)} operands"
     if {node.k is not None, node.new_axis is not None} != {node.op == "topk"}:
@@ -153,6 +156,27 @@ def _reduce(node: Reduce, names: _Names) -> Iterator[str]:
             yield f"the result of {node.op} may be absent"
         if type_.axes != _ordered(kept, names):
             yield f"{node.op} has axes {type_.axes} instead of {_ordered(kept, names)}"
+
+
+def _monoid(monoid: Monoid, operands: int) -> Iterator[str]:
+    """Check that a monoid's four parts speak of one state and of as many elements."""
+    size = len(monoid.init)
+    element = {f"x.{i}" for i in range(operands)}
+    left, right = ({f"{side}.{i}" for i in range(size)} for side in "ab")
+    parts = (
+        ("init", monoid.init, set[str](), size),
+        ("lift", monoid.lift, element, size),
+        ("combine", monoid.combine, left | right, size),
+        ("finish", monoid.finish, left, len(monoid.finish)),
+    )
+    for part, exprs, known, expected in parts:
+        if len(exprs) != expected:
+            yield f"{monoid.name}: {part} has {len(exprs)} parts instead of {expected}"
+        for unknown in sorted(frozenset[str]().union(*map(walk.refs, exprs)) - known):
+            yield f"{monoid.name}: {part} reads {unknown}"
+    for values in zip(monoid.init, monoid.lift, monoid.combine, strict=False):
+        if len({value.type.dtype for value in values}) > 1:
+            yield f"{monoid.name}: a state of types {', '.join(str(v.type.dtype) for v in values)}"
 
 
 def _ordered(axes: Iterable[str], names: _Names) -> tuple[str, ...]:

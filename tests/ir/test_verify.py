@@ -19,9 +19,9 @@ from redlang.ir.program import (
     Result,
     Scalar,
 )
-from redlang.ir.types import F16, F32, I64, Type
+from redlang.ir.types import F16, F32, F64, I64, Type
 from redlang.ir.verify import verify, verify_sweep
-from tests.ir.sweeps import SWEEPS
+from tests.ir.sweeps import AFFINE, SWEEPS
 from tests.kernels import CORPUS, program_of
 
 B = Builder(("m", "n"))
@@ -44,6 +44,11 @@ def program(**changes):
 
 def with_definition(value):
     return program(definitions=(Definition(("s",), TOTAL), Definition(("t",), value)))
+
+
+def with_monoid(**changes):
+    monoid = replace(AFFINE, **changes)
+    return with_definition(B.reduce("monoid", ("n",), X, X, monoid=monoid))
 
 
 @pytest.mark.parametrize("kernel", CORPUS.values(), ids=lambda kernel: kernel.name)
@@ -94,6 +99,10 @@ BROKEN = {
     "sum has axes () instead of ('m',)": with_definition(replace(TOTAL, types=(Type(F32),))),
     "topk, and only topk, has k": with_definition(replace(TOTAL, k=2)),
     "a reduction 'monoid' with the wrong monoid": with_definition(replace(TOTAL, op="monoid")),
+    "affine: lift has 1 parts instead of 2": with_monoid(lift=AFFINE.lift[:1]),
+    "affine: finish reads b.1": with_monoid(finish=(AFFINE.combine[1],)),
+    "affine: init reads x.0": with_monoid(init=AFFINE.lift),
+    "affine: a state of types f32, f64, f64": with_monoid(init=(literal(1.0), literal(0.0, F64))),
     "s: 2 values": program(
         definitions=(Definition(("s",), replace(TOTAL, types=TOTAL.types * 2)),)
     ),
