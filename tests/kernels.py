@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from redlang.ir.program import Program
 from redlang.ir.types import DType
 from redlang.source import SourceText
 
-Inputs = dict[str, object]
+Inputs = dict[str, Any]
 
 
 @dataclass(frozen=True)
