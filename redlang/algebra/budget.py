@@ -49,7 +49,7 @@ def within(work: Callable[[], Value], *, size: int = 0, seconds: float = SECONDS
             outcome.append(work())
         except _Stopped:
             pass
-        except BaseException as error:  # noqa: BLE001 (handed on to the caller below)
+        except BaseException as error:
             failure.append(error)
 
     thread = threading.Thread(target=run, name="redlang-algebra", daemon=True)

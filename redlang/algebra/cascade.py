@@ -119,11 +119,15 @@ class Dependences:
 
 
 def compatible(dependences: Dependences, group: Group, stage: str) -> bool:
-    """Return whether `stage` may join `group`: same axes, and nothing that it needs waits for it."""
+    """Return whether `stage` may join `group`: same axes, and nothing it needs waits for it."""
     axes = dependences.axes(stage)
     if frozenset(axes) != frozenset(group.axes):
         return False
-    if axes != group.axes and _ordered(dependences, [stage]) and _ordered(dependences, group.stages):
+    if (
+        axes != group.axes
+        and _ordered(dependences, [stage])
+        and _ordered(dependences, group.stages)
+    ):
         return False
     outside = dependences.reads(stage) - set(group.stages)
     return not any(dependences.depends(read, group.stages) for read in outside)

@@ -1,15 +1,15 @@
 """Differences from a mean, to full precision: (y - c) - r in place of y - (c + r).
 
 A mean near 10^5 in f32 is known to 10^-2 only, whatever care went into its sum; a row of standard
-deviation 1 that is shifted by it is wrong in the third digit. So a mean that is subtracted from its own
-elements gets a *rest*, the mean of what remains after the rounded mean was subtracted:
+deviation 1 that is shifted by it is wrong in the third digit. So a mean that is subtracted from its
+own elements gets a *rest*, the mean of what remains after the rounded mean was subtracted:
 
     mu = sum[n](w * y) / sum[n](w);   y - mu
       -->
     rest = sum[n](w * (y - mu));      (y - mu) - rest / sum[n](w)
 
-In real arithmetic the rest is 0, so the program means what it meant. In the incremental form the sum
-is kept about a centre, and the rest is at hand without another look at the data.
+In real arithmetic the rest is 0, so the program means what it meant. In the incremental form the
+sum is kept about a centre, and the rest is at hand without another look at the data.
 """
 
 from __future__ import annotations
@@ -214,4 +214,3 @@ def _value(expr: Expr) -> Expr:
     while isinstance(expr, Cast) and not expr.explicit:
         expr = expr.operand
     return expr
-

@@ -1,7 +1,7 @@
 """What a plan claims, as equations for `prove`.
 
-Sums are linear, so an equation for one element, true for all elements and contexts, is an equation for
-every sum: it is enough to prove
+Sums are linear, so an equation for one element, true for all elements and contexts, is an equation
+for every sum: it is enough to prove
 
     F(x, u) = C(u) sum over i of T_0i(c, u) phi_i(x, c)        the result follows from the state
     phi_k(x, c') = sum over i of T_ki(c, c') phi_i(x, c)       the state moves
@@ -135,9 +135,14 @@ def _transport_claims(plan: Transported, build: Builder) -> list[Claim]:
         part = finished(carried, points, now, build)
         total = build.add(total, part) if i else part
     claims = [Claim(plan.stage.operand, total)]
-    for phi in bases(plan):
-        if any(centre.weight for centre, _ in phi.centres) or phi.maximum is not None:
-            claims.append(Claim(value(phi, points.later, build), moved(phi, points, now, build)))
+    moving = (
+        phi
+        for phi in bases(plan)
+        if phi.maximum is not None or any(centre.weight for centre, _ in phi.centres)
+    )
+    claims.extend(
+        Claim(value(phi, points.later, build), moved(phi, points, now, build)) for phi in moving
+    )
     return claims
 
 
@@ -172,9 +177,8 @@ def _maximal(exprs: tuple[Expr, ...], view: View) -> list[int]:
 def moves_in_order(plan: Ordered, view: View, signs: Signs) -> str | None:
     """Return numbers for which psi does not move as the plan says; None if it always did."""
     hoisted = plan.hoisted
-    free = Ref("g", Type(hoisted.element.type.dtype))
+    free = view.pool.intern(Ref("g", Type(hoisted.element.type.dtype)))
     psi = view.pool.intern(hoisted.psi(free))
-    free = view.pool.intern(free)
     prover = prover_for(plan, view, signs)
     others = [n for n in outermost([psi], prover.is_unit) if n is not free]
     sampler = Sampler(SEED)

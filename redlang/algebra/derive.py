@@ -24,8 +24,8 @@ from redlang.algebra.transport import (
     rank,
 )
 from redlang.ir import walk
-from redlang.ir.printing import to_text
 from redlang.ir.build import Builder
+from redlang.ir.printing import to_text
 from redlang.ir.program import Apply, Expr, Reduce
 
 MAX_RANK = 24
@@ -137,7 +137,8 @@ def derive(
     exprs = [*stage.operands, *conjuncts(stage.condition)]
     if not any(view.reads(expr) for expr in exprs):
         return Plain(stage)
-    guards, conditions = [], []
+    guards: list[Expr] = []
+    conditions: list[Expr] = []
     for part in conjuncts(stage.condition):
         if view.reads(part) and view.varies(part):
             raise Declined(
@@ -272,9 +273,7 @@ def _truth(
     if some and hoisted.element.type.dtype.kind == "float":
         number = build.apply("not", build.apply("isnan", hoisted.element))
         condition = canonical([condition, number], build, view.pool)
-    return Ordered(
-        stage, "max" if largest else "min", operand, hoisted, condition, guards, test
-    )
+    return Ordered(stage, "max" if largest else "min", operand, hoisted, condition, guards, test)
 
 
 def _compared(build: Builder, op: str, other: Expr, value: Expr, *, swapped: bool) -> Expr:

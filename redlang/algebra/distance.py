@@ -1,8 +1,9 @@
 """How far a reference point lies from a context, without subtracting two rounded means.
 
 A mean that is kept about c is c + r with r = S1 / n. Its distance from c is r itself, known to full
-relative precision, while c - fl(c + r) would lose what r has beyond the last digit of c. So contexts
-are written in terms of states, and c is made to cancel by algebra before anything is rounded.
+relative precision, while c - fl(c + r) would lose what r has beyond the last digit of c. So
+contexts are written in terms of states, and c is made to cancel by algebra before anything is
+rounded.
 """
 
 from __future__ import annotations
@@ -69,7 +70,9 @@ class Distances:
             if other == symbol and near is kept:
                 near = None
             else:
-                near = build.sub(near or build.convert(0.0, kept.type.dtype), self.symbols.expr(other))
+                near = build.sub(
+                    near or build.convert(0.0, kept.type.dtype), self.symbols.expr(other)
+                )
         if rest == 0:
             return near or build.convert(0.0, kept.type.dtype)
         remainder = to_expr(rest, self.symbols.expr, build)

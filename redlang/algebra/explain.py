@@ -45,15 +45,16 @@ def plain(stage: Stage) -> Fused:
     return Fused(stage.name, stage.reduce.axes, state, (), f"{op} of both", "the state", proof)
 
 
-def lawful(stage: Stage, known: Laws) -> StageVerdict:
+def lawful(stage: Stage, known: Laws) -> Fused:
     """Return the verdict on a stage that reduces by a user's monoid."""
-    verdict = plain(stage)
-    if not isinstance(verdict, Fused):
-        return verdict
     seed, digits, _ = checked()
-    how = METHOD if known.proved else "numbers on states that elements can reach; SymPy left it open"
-    proof = Proof("associative, with init neutral", (), known.identities, how, seed, digits, SAMPLES)
-    return replace(verdict, proof=proof)
+    how = (
+        METHOD if known.proved else "numbers on states that elements can reach; SymPy left it open"
+    )
+    proof = Proof(
+        "associative, with init neutral", (), known.identities, how, seed, digits, SAMPLES
+    )
+    return replace(plain(stage), proof=proof)
 
 
 def fused(plan: StagePlan, view: View, signs: Signs) -> StageVerdict:
@@ -171,8 +172,10 @@ def _transported(plan: Transported, build: Builder, proof: Proof) -> Fused:
     finish = to_text(total) if total is not None else "0"
     for guard in plan.guards:
         finish = f"where({to_text(guard)}, {finish}, 0)"
-    merge = "both sides moved to their common reference points, then added" if points.names else (
-        "the sum of both"
+    merge = (
+        "both sides moved to their common reference points, then added"
+        if points.names
+        else ("the sum of both")
     )
     return Fused(
         plan.stage.name,

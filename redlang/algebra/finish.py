@@ -77,8 +77,13 @@ def _results(
     if op in ("argmax", "argmin"):
         return _positions(stage.names, refs[1], stage, emitter)
     if op == "topk":
-        values, index = (_slots(ref, type_) for ref, type_ in zip(refs, reduce.types[:2], strict=True))
-        return [Let(stage.names[0], psi(values)), *_positions(stage.names[1:], index, stage, emitter)]
+        values, index = (
+            _slots(ref, type_) for ref, type_ in zip(refs, reduce.types[:2], strict=True)
+        )
+        return [
+            Let(stage.names[0], psi(values)),
+            *_positions(stage.names[1:], index, stage, emitter),
+        ]
     return [Let(name, psi(refs[0]))]
 
 
@@ -155,9 +160,7 @@ def _ordered(plan: Ordered, emitter: Emitter) -> list[Let]:
     stage, build = plan.stage, emitter.build
     psi = plan.hoisted.psi
     element = (plan.hoisted.element,)
-    lets = _results(
-        stage, plan.op, element, plan.condition, emitter, lambda g: plan.test(psi(g))
-    )
+    lets = _results(stage, plan.op, element, plan.condition, emitter, lambda g: plan.test(psi(g)))
     seen = emitter.seen(plan.condition, stage.name)
     guarded = []
     for position, let in enumerate(lets):
@@ -166,7 +169,7 @@ def _ordered(plan: Ordered, emitter: Emitter) -> list[Let]:
         if position == 0 and stage.reduce.op == "topk":
             # Slots beyond the visible elements hold the identity, whatever psi makes of it.
             index = lets[1].value
-            value = build.where(build.apply("ge", index, 0), let.value, nothing)
+            value: Expr = build.where(build.apply("ge", index, 0), let.value, nothing)
         else:
             value = let.value if ranks else build.where(seen, let.value, nothing)
         guarded.append(Let(let.name, _guarded(plan.guards, value, nothing, emitter)))
@@ -182,19 +185,20 @@ def _multiplied(plan: Multiplied, emitter: Emitter, signs: Signs) -> list[Let]:
     (count,) = emitter.plain(name, "count", [literal(True)], plan.condition)
     factor: Expr = build.convert(float(term.number), F64)
     for part in term.factors:
-        factor = build.apply(part.op, build.convert(factor, F64), build.convert(part.value, F64))
+        factor = build.apply(part.op, factor, build.convert(part.value, F64))
     element = term.element if term.element is not None else build.convert(1, dtype)
     mantissa, exponent = emitter.plain(
         name, "mantissa", [build.convert(element, dtype)], plan.condition
     )
-    logarithm = build.mul(build.convert(count, F64), build.apply("log2", build.apply("abs", factor)))
+    logarithm = build.mul(
+        build.convert(count, F64), build.apply("log2", build.apply("abs", factor))
+    )
     whole = build.apply("floor", logarithm)
     scale = build.apply("exp2", build.sub(logarithm, whole))
     odd = build.apply("eq", build.apply("mod", count, 2), 1)
     negative = build.apply("and", odd, build.apply("lt", factor, 0.0))
-    if not signs.of(factor) & Sign.NEGATIVE:
-        signed = scale
-    else:
+    signed: Expr = scale
+    if signs.of(factor) & Sign.NEGATIVE:
         signed = build.where(negative, build.neg(scale), scale)
     shifted = build.add(exponent, build.convert(whole, I64))
     wide = build.convert(mantissa, F64)

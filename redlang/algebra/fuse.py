@@ -25,7 +25,7 @@ from redlang.algebra.signs import Signs
 from redlang.algebra.split import split
 from redlang.algebra.steps import arranged
 from redlang.algebra.terms import View
-from redlang.algebra.verdicts import Fused, Refuted, StageVerdict, Undecided
+from redlang.algebra.verdicts import Fused, Refuted, StageVerdict
 from redlang.errors import FusionError
 from redlang.ir.incremental import Let, Sweep
 from redlang.ir.program import Monoid, Program
@@ -75,6 +75,7 @@ class _Fuser:
         self.dependences = Dependences(self.program)
         # In real arithmetic nothing remains of a mean.
         self.signs = Signs(self.program, {mean.rest: Sign.ZERO for mean in self.means})
+        self.taken = {name for definition in self.program.definitions for name in definition.names}
         self.groups: list[Group] = []
         self.plans: dict[str, StagePlan] = {}
         self.verdicts: dict[str, StageVerdict] = {}
@@ -100,10 +101,10 @@ class _Fuser:
         for group in self.groups:
             independent = self.dependences.reads(name).isdisjoint(group.stages)
             free = {self.dependences.free(other) for other in group.stages}
-            if independent and self.dependences.free(name) in free:
-                if compatible(self.dependences, group, name):
-                    self._join(group, name)
-                    return
+            alike = independent and self.dependences.free(name) in free
+            if alike and compatible(self.dependences, group, name):
+                self._join(group, name)
+                return
         self.groups.append(Group(self.dependences.axes(name), [name]))
 
     def _union_read(self, name: str) -> tuple[Group, ...] | None:
@@ -221,7 +222,7 @@ class _Fuser:
         plans = [self.plans[stage] for stage in group.stages]
         centres = [centre for plan in plans for centre in finish.centres_of(plan)]
         centres += related_centres(plans, view, self.signs)
-        emitter = Emitter(view, centres)
+        emitter = Emitter(view, self.signs, centres, self.taken)
         means = [self.dependences.inlined(mean.value, group.stages) for mean in self.means]
         distances = Distances(emitter, self.signs, means)
         lets: list[Let] = []

@@ -8,12 +8,14 @@ renewed before the sums that are taken at them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from redlang.algebra.monotone import NotMonotone, hoist
 from redlang.algebra.operators import IDENTITIES
 from redlang.algebra.sharing import canonical, conjuncts
-from redlang.algebra.terms import View, factors_of
+from redlang.algebra.signs import Signs
+from redlang.algebra.terms import Steady, View, factors_of
 from redlang.algebra.transport import Centre, Maximum, Phi, Reference, axes_of, move, value
 from redlang.ir.build import literal
 from redlang.ir.incremental import Combine, Commit, Let, Partial, State, Step
@@ -47,7 +49,22 @@ class Point:
 class Emitter:
     """The states and steps of one sweep, as they are asked for."""
 
-    def __init__(self, view: View, centres: Sequence[Centre] = ()) -> None:
+    def __init__(
+        self,
+        view: View,
+        signs: Signs,
+        centres: Sequence[Centre] = (),
+        taken: Iterable[str] = (),
+    ) -> None:
+        """Begin a sweep.
+
+        Args:
+            view: The swept axes.
+            signs: Known signs.
+            centres: Reference points of the sums to come, so that what they keep is kept once.
+            taken: Names that are not free.
+        """
+        self.signs = signs
         self.build = view.build
         self.pool = view.pool
         self.view = view
@@ -60,7 +77,7 @@ class Emitter:
         self._sums: dict[Phi, Ref] = {}
         self._declared: dict[Phi, Ref] = {}
         self._points: dict[Reference, Point] = {}
-        self._names: set[str] = set()
+        self._names = set(taken)
         self._centred = {_weighted(centre): centre for centre in centres if centre.weight}
 
     def plain(
@@ -87,7 +104,7 @@ class Emitter:
         """
         values = [self.pool.intern(v) for v in values]
         condition = canonical([condition], self.build, self.pool)
-        key = (op, tuple(map(id, values)), id(condition), k, id(monoid))
+        key = self._plain_key(op, values, condition, k, monoid)
         if key in self._plain:
             return self._plain[key]
         axes = self.free_axes([*values, *conjuncts(condition)])
@@ -113,6 +130,17 @@ class Emitter:
         refs = tuple(Ref(own, type_) for own, type_ in zip(names, types, strict=True))
         self._plain[key] = refs
         return refs
+
+    def _plain_key(
+        self,
+        op: str,
+        values: Sequence[Expr],
+        condition: Expr | None,
+        k: int | None = None,
+        monoid: Monoid | None = None,
+    ) -> tuple[object, ...]:
+        interned = tuple(id(self.pool.intern(value)) for value in values)
+        return (op, interned, id(canonical([condition], self.build, self.pool)), k, id(monoid))
 
     def sum(self, phi: Phi, name: str) -> Expr:
         """Return the sum of phi as an expression over states.
@@ -248,19 +276,42 @@ class Emitter:
         the lowest number itself, 1; nothing is ever inf - inf.
         """
         build = self.build
-        (state,) = self.plain(name, "max", [reference.element], reference.condition)
-        own = self.fresh(f"{state.name}.point")
-        renewed = self.let(own, self._clipped(Ref(f"{state.name}.next", state.type)))
-        kept = self._clipped(state)
+        state, psi = self._extreme(reference, name)
+
+        def point(ref: Ref) -> Expr:
+            return self._clipped(psi(ref))
+
+        own = self.fresh(f"{name}.point")
+        kept = point(state)
+        renewed = self.let(own, point(Ref(f"{state.name}.next", state.type)))
         change = self.let(f"{own}.decay", build.apply(reference.base, build.sub(kept, renewed)))
-        joined = self._clipped(Ref(f"{state.name}.joined", state.type))
-        joined_ref = self.let(f"{own}.joined", joined, merging=True)
+        joined = self.let(
+            f"{own}.joined", point(Ref(f"{state.name}.joined", state.type)), merging=True
+        )
         changes = []
         for side in "ab":
-            exponent = build.sub(self._clipped(_of(side, state)), joined_ref)
+            exponent = build.sub(point(_of(side, state)), joined)
             decay = build.apply(reference.base, exponent)
             changes.append(self.let(f"{own}.{side}", decay, merging=True))
-        return Point(kept, renewed, change, joined_ref, *changes)
+        return Point(kept, renewed, change, joined, *changes)
+
+    def _extreme(self, reference: Maximum, name: str) -> tuple[Ref, Callable[[Expr], Expr]]:
+        """Return the state that holds a running maximum, and what makes the maximum of it.
+
+        Where the exponent is a monotone function of something of which a stage keeps the maximum
+        or minimum anyway, as in exp((x - m) * scale), that state serves.
+        """
+        try:
+            hoisted = hoist(reference.element, Steady(self.view), self.signs)
+        except NotMonotone:
+            hoisted = None
+        if hoisted is not None:
+            op = "max" if hoisted.rising else "min"
+            kept = self._plain.get(self._plain_key(op, [hoisted.element], reference.condition))
+            if kept is not None:
+                return kept[0], hoisted.psi
+        (state,) = self.plain(name, "max", [reference.element], reference.condition)
+        return state, lambda value: value
 
     def _clipped(self, expr: Expr) -> Expr:
         limit = LARGEST[expr.type.dtype]
@@ -309,14 +360,14 @@ class Emitter:
         sums = build.add(decayed(_of("a", firsts), "change_left"), right)
         both = build.convert(Ref(f"{total.name}.joined", total.type), dtype)
         new = self.let(f"{own}.joined_mean", build.add(a, build.div(sums, both)), merging=True)
-        chosen = self._chosen(build.apply("isfinite", new), new, a)
+        chosen: Expr = self._chosen(build.apply("isfinite", new), new, a)
         chosen = self._chosen(self._nothing(_of("a", total)), b, chosen)
         chosen = self._chosen(self._nothing(_of("b", total)), a, chosen)
         joined = self.let(f"{own}.joined", chosen, merging=True)
         self.merge_commits.append(Commit(own, joined.name))
         left = self.let(f"{own}.a", self._step(_of("a", total), a, joined), merging=True)
-        right = self.let(f"{own}.b", self._step(_of("b", total), b, joined), merging=True)
-        return Point(kept, renewed, change, joined, left, right)
+        other = self.let(f"{own}.b", self._step(_of("b", total), b, joined), merging=True)
+        return Point(kept, renewed, change, joined, left, other)
 
     def _step(self, total: Expr, old: Expr, new: Expr) -> Expr:
         """Return c - c', or 0 where the sums are empty: their c is no place to move from."""
@@ -388,7 +439,7 @@ def _weighted(centre: Centre) -> tuple[object, ...]:
 
 
 def _key(phi: Phi, *more: Expr) -> tuple[object, ...]:
-    """Return what two phi without centres have in common when their factors only differ in order."""
+    """Return what phi without centres have in common if their factors only differ in order."""
     factors = sorted(map(id, (*factors_of(phi.element), *more)))
     return (tuple(factors), phi.maximum, phi.rotations, id(phi.condition), phi.dtype)
 

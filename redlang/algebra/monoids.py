@@ -1,9 +1,9 @@
 """Laws of user's monoids: combine is associative, and init is neutral.
 
 A monoid whose laws do not hold gives results that depend on tiles and segments, so it is refused
-with the states that break it. The laws are checked by SymPy for all states, and by numbers for states
-that lifting and combining elements can reach; a law that SymPy leaves open, because it only holds for
-reachable states, is believed on the numbers, and the verdict says so.
+with the states that break it. The laws are checked by SymPy for all states, and by numbers for
+states that lifting and combining elements can reach; a law that SymPy leaves open, because it only
+holds for reachable states, is believed on the numbers, and the verdict says so.
 """
 
 from __future__ import annotations
@@ -115,7 +115,10 @@ def _broken(monoid: Monoid, texts: Sequence[str]) -> tuple[str, str] | None:
             a, b, c = (_reachable(monoid, sampler) for _ in range(3))
             empty = _values(monoid.init, {})
             sides = [
-                (_joined(monoid, _joined(monoid, a, b), c), _joined(monoid, a, _joined(monoid, b, c))),
+                (
+                    _joined(monoid, _joined(monoid, a, b), c),
+                    _joined(monoid, a, _joined(monoid, b, c)),
+                ),
                 (_joined(monoid, empty, a), a),
                 (_joined(monoid, a, empty), a),
             ]
@@ -143,9 +146,7 @@ def _reachable(monoid: Monoid, sampler: Sampler) -> tuple[Number, ...]:
     return _joined(monoid, first, second) if sampler.coin() else first
 
 
-def _joined(
-    monoid: Monoid, left: Sequence[Number], right: Sequence[Number]
-) -> tuple[Number, ...]:
+def _joined(monoid: Monoid, left: Sequence[Number], right: Sequence[Number]) -> tuple[Number, ...]:
     values = {f"a.{i}": value for i, value in enumerate(left)}
     values |= {f"b.{i}": value for i, value in enumerate(right)}
     return _values(monoid.combine, values)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from redlang.algebra.operators import LAWS, NONNEGATIVE, NONPOSITIVE, Sign, flipped
+from redlang.algebra.operators import LAWS, NONNEGATIVE, NONPOSITIVE, Sign
 from redlang.algebra.separate import NotSeparable, Separation
 from redlang.algebra.signs import Signs
 from redlang.algebra.terms import View
@@ -108,10 +108,9 @@ class _Hoist:
             return None
         if element is None or context is None or not self.view.varies(element):
             return None
-        u = context
-        if isinstance(u, Apply) and u.op == "neg":
-            return Hoisted(element, lambda g: self.build.sub(g, u.arguments[0]))
-        return Hoisted(element, lambda g: self.build.add(g, u))
+        if isinstance(context, Apply) and context.op == "neg":
+            return Hoisted(element, lambda g: self.build.add(g, context.arguments[0]))
+        return Hoisted(element, lambda g: self.build.sub(g, context))
 
     def _product(self, expr: Expr) -> Hoisted | None:
         """Return C * G for a product of elements and contexts."""
@@ -125,13 +124,10 @@ class _Hoist:
         assert term.element is not None
         if abs(term.number) != 1 or any(factor.op == "where" for factor in term.factors):
             return None
-        sign = Sign.POSITIVE if term.number > 0 else Sign.NEGATIVE
-        facts = []
+        rising = term.number > 0
         for factor in term.factors:
-            sign = self._strict(factor.value, expr) if sign is Sign.POSITIVE else flipped(
-                self._strict(factor.value, expr)
-            )
-            facts.append(self._fact(factor.value))
+            rising = rising is (self._strict(factor.value, expr) is Sign.POSITIVE)
+        facts = tuple(self._fact(factor.value) for factor in term.factors)
 
         def psi(g: Expr) -> Expr:
             result = self.build.neg(g) if term.number < 0 else g
@@ -139,7 +135,7 @@ class _Hoist:
                 result = self.build.apply(factor.op, result, factor.value)
             return result
 
-        return Hoisted(term.element, psi, sign is Sign.POSITIVE, True, tuple(facts))
+        return Hoisted(term.element, psi, rising, True, facts)
 
     def _binary(self, op: str, left: Expr, right: Expr, expr: Expr) -> Hoisted:
         if self._steady(right):

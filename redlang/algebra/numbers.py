@@ -1,7 +1,7 @@
 """Expressions at sixty digits, on numbers made up from a seed.
 
-Proofs are checked on such numbers, and what cannot be carried is refuted by them. Real arithmetic is
-meant: nothing over- or underflows, only the casts that a user wrote round.
+Proofs are checked on such numbers, and what cannot be carried is refuted by them. Real arithmetic
+is meant: nothing over- or underflows, only the casts that a user wrote round.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ SEED = 20260311
 Number: TypeAlias = Any
 """An mpf of this thread's context, or a bool. (mpmath has no types.)"""
 
+Context: TypeAlias = Any
+"""An mpmath context."""
+
 Given = Callable[[Expr], Number]
 """The value of a node, or None to compute it from its children's."""
 
@@ -35,7 +38,7 @@ class UndefinedError(ArithmeticError):
     """An expression has no real value: a logarithm of a negative number, 0/0."""
 
 
-def context() -> Any:
+def context() -> Context:
     """Return this thread's mpmath context; the global one is not safe to share."""
     if not hasattr(_local, "context"):
         _local.context = mpmath.MPContext()
@@ -105,7 +108,7 @@ def _cast(value: Number, to: DType, *, explicit: bool) -> Number:
     return ctx.nint(value * scale) / scale
 
 
-def _pow(ctx: Any, a: Number, b: Number) -> Number:
+def _pow(ctx: Context, a: Number, b: Number) -> Number:
     if a == 0 and b <= 0:
         raise ZeroDivisionError
     return a ** int(b) if b == int(b) else ctx.power(a, b)
@@ -188,7 +191,6 @@ class Sampler:
         if sign & ~NONNEGATIVE and kind != "uint" and self.coin():
             return -value
         return value
-
 
     def coin(self) -> bool:
         """Return one of two equally likely outcomes."""

@@ -1,10 +1,10 @@
 """Proof of equations, twice: by algebra and by numbers.
 
-A claim says that two expressions are equal whatever their *units* are: maximal parts that mix nothing
-and reference points. SymPy decides it as an identity of rational functions: exponentials of sums
-become products of symbols, sines and cosines of sums are expanded, conditions are 0 or 1. Then both
-sides are computed at sixty digits on numbers from a seed; a difference refutes the claim, whatever
-SymPy said. What SymPy cannot settle within its budget stays undecided.
+A claim says that two expressions are equal whatever their *units* are: maximal parts that mix
+nothing, and reference points. SymPy decides it as an identity of rational functions: exponentials
+of sums become products of symbols, sines and cosines of sums are expanded, conditions are 0 or 1.
+Before that both sides are computed at sixty digits on numbers from a seed; a difference refutes the
+claim, whatever SymPy would say. What SymPy cannot settle within its budget stays undecided.
 """
 
 from __future__ import annotations

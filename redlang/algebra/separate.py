@@ -34,7 +34,7 @@ MAX_TERMS = 16
 MAX_POWER = 8
 
 Linear = tuple[Expr | None, Expr | None]
-"""Element part and context part of a sum: its value is the first plus the second."""
+"""Element e and context u of a sum, which is e - u; None where there is none."""
 
 
 class NotSeparable(Exception):  # noqa: N818 (an outcome, not an error that a user sees)
@@ -77,7 +77,7 @@ class Separation:
         return self._done[id(expr)]
 
     def linear(self, expr: Expr) -> Linear:
-        """Return element part and context part of a sum.
+        """Return e and u of a sum e - u.
 
         Raises:
             NotSeparable: `expr` is not a sum of an element and a context.
@@ -86,7 +86,7 @@ class Separation:
         if view.fixed(expr):
             return expr, None
         if not view.varies(expr):
-            return None, expr
+            return None, self._opposite(expr)
         match expr:
             case Apply("add", (left, right)):
                 a, b = self.linear(left), self.linear(right)
@@ -96,7 +96,7 @@ class Separation:
                 return self._minus(a[0], b[0]), self._minus(a[1], b[1])
             case Apply("neg", (operand,)):
                 e, u = self.linear(operand)
-                return (e and build.neg(e)), (u and build.neg(u))
+                return (e and build.neg(e)), (u and self._opposite(u))
             case Apply("mul", (left, right)) if self._scale(left):
                 e, u = self.linear(right)
                 return (e and build.mul(left, e)), (u and build.mul(left, u))
@@ -114,7 +114,7 @@ class Separation:
         return self.build.add(a, b) if a and b else a or b
 
     def _minus(self, a: Expr | None, b: Expr | None) -> Expr | None:
-        return self.build.sub(a, b) if a and b else a or (b and self.build.neg(b))
+        return self.build.sub(a, b) if a and b else a or (b and self._opposite(b))
 
     def _scale(self, expr: Expr) -> bool:
         """Return whether a sum may be multiplied by `expr` part by part: it is constant."""
@@ -167,7 +167,7 @@ class Separation:
         e, u = self.linear(expr)
         if e is None or u is None:
             raise NotSeparable("not a sum of an element and a context", expr)
-        return self.pool.intern(e), self.pool.intern(self._opposite(u))
+        return self.pool.intern(e), self.pool.intern(u)
 
     def _opposite(self, expr: Expr) -> Expr:
         """Return -expr, without a double minus where one can be seen."""
@@ -331,7 +331,7 @@ class Separation:
         """Return f(a*b) = f(a)*f(b) for abs, sign, sqrt and rsqrt of a product."""
         term = self._single(operand, expr)
         law, op = LAWS[expr.op], expr.op
-        parts = [*(factor.value for factor in term.factors), *filter(None, (term.element,))]
+        parts = _values(term)
         if any(self.signs.of(part) & ~law.domain for part in parts) or (
             term.number < 0 and law.domain is not Sign(7)
         ):
@@ -353,7 +353,7 @@ class Separation:
     def _logarithm(self, expr: Apply, operand: Expr) -> Terms:
         """Return log(a * b / c * exp(e - u)) as a sum, all of a, b, c positive."""
         term = self._single(operand, expr)
-        parts = [*(factor.value for factor in term.factors), *filter(None, (term.element,))]
+        parts = _values(term)
         if term.number < 0 or not all(map(self.signs.positive, parts)):
             raise NotSeparable(f"{expr.op} of a product whose signs are not known", expr)
         apply = self.build.apply
@@ -386,15 +386,21 @@ class Separation:
         return (replace(term, number=1, element=element),)
 
 
+def _values(term: Term) -> list[Expr]:
+    """Return the factors of a product, those with elements last."""
+    values = [factor.value for factor in term.factors]
+    return values if term.element is None else [*values, term.element]
+
+
 def _with_factor(term: Term, condition: Expr) -> Term:
     return replace(term, factors=(*term.factors, Factor("where", condition)))
 
 
 def _overlapping(terms: Terms) -> bool:
     """Return whether two of the terms are added somewhere, and an element meets a context."""
-    return any(
-        not disjoint(a, b) for i, a in enumerate(terms) for b in terms[i + 1 :]
-    ) and any(term.mixed or term.factors for term in terms)
+    return any(not disjoint(a, b) for i, a in enumerate(terms) for b in terms[i + 1 :]) and any(
+        term.mixed or term.factors for term in terms
+    )
 
 
 def _widens(cast: Cast) -> bool:

@@ -72,5 +72,6 @@ def conjuncts(condition: Expr | None) -> tuple[Expr, ...]:
 def canonical(conditions: Iterable[Expr | None], build: Builder, pool: Pool) -> Expr | None:
     """Return the conjunction of all conditions, the same object however they were joined."""
     parts = {id(p): p for c in conditions for part in conjuncts(c) for p in (pool.intern(part),)}
-    joined = build.conjunction(sorted(parts.values(), key=to_text))
+    ordered: list[Expr] = sorted(parts.values(), key=to_text)
+    joined = build.conjunction(ordered)
     return joined and pool.intern(joined)

@@ -4,8 +4,8 @@
       -->
     inner = sum[n](w * (x - com) ** 2);  total = sum[c](inner)
 
-Allowed for every reduction that may be taken in two steps: sum, prod, max, min, any, all, count. The
-inner one has the axes of what it reads and can be carried with it; the outer one is an ordinary
+Allowed for every reduction that may be taken in two steps: sum, prod, max, min, any, all, count.
+The inner one has the axes of what it reads and can be carried with it; the outer one is an ordinary
 reduction over what remains.
 """
 

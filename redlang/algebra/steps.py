@@ -1,4 +1,4 @@
-"""Put the steps of a sweep in order: shared values named once, as few walks over a tile as possible.
+"""Put the steps of a sweep in order: shared values named, as few walks over a tile as possible.
 
 Everything that is read twice per element becomes an `Each`, what does not vary along the sweep a
 `Let`. Then the steps are sorted into *walks*: all values and partial results that can be had in one
@@ -24,7 +24,8 @@ def arranged(
     """Return the sweep that `emitter` collected, its steps in order."""
     update = _alive(emitter.update, emitter.commits)
     update = _in_walks(_Sharing(emitter).shared(update))
-    merge = _alive(emitter.merge, emitter.merge_commits)
+    merge = _Sharing(emitter).shared(_alive(emitter.merge, emitter.merge_commits))
+    last = _Sharing(emitter).shared(finish)
     return Sweep(
         axes,
         stages,
@@ -33,7 +34,7 @@ def arranged(
         tuple(emitter.commits),
         tuple(step for step in merge if isinstance(step, Combine | Let)),
         tuple(emitter.merge_commits),
-        tuple(finish),
+        tuple(step for step in last if isinstance(step, Let)),
     )
 
 
@@ -66,7 +67,7 @@ def _alive(steps: Sequence[Step], commits: Iterable[Commit]) -> list[Step]:
 
 
 class _Sharing:
-    """Names what is computed more than once per element, and what need not be computed there."""
+    """Names what is computed more than once, and what need not be computed for every element."""
 
     def __init__(self, emitter: Emitter) -> None:
         self.emitter = emitter
@@ -78,21 +79,25 @@ class _Sharing:
 
     def shared(self, steps: Sequence[Step]) -> list[Step]:
         """Return the steps with `Each` and `Let` steps for shared values put in."""
-        roots = [root for step in steps if isinstance(step, Partial) for root in _roots(step)]
-        self._count([self.pool.intern(root) for root in roots])
+        for root in [self.pool.intern(root) for step in steps for root in _roots(step)]:
+            self.uses[id(root)] = self.uses.get(id(root), 0) + 1
+        self._count([self.pool.intern(root) for step in steps for root in _roots(step)])
         for step in steps:
-            if isinstance(step, Partial):
-                values = tuple(self._named(self.pool.intern(v)) for v in step.values)
-                condition = step.condition and self._named(self.pool.intern(step.condition))
-                step = replace(step, values=values, condition=condition)
-            self.steps.append(step)
+            match step:
+                case Partial(values=values, condition=condition):
+                    values = tuple(self._named(self.pool.intern(v)) for v in values)
+                    condition = condition and self._named(self.pool.intern(condition))
+                    self.steps.append(replace(step, values=values, condition=condition))
+                case Let(name, value):
+                    self.steps.append(Let(name, self._inside(self.pool.intern(value), name)))
+                case _:
+                    self.steps.append(step)
         return self.steps
 
     def _count(self, roots: Sequence[Expr]) -> None:
-        """Count the places that read each varying node, each distinct parent once."""
+        """Count the places that read each node, each distinct parent once."""
         seen: set[int] = set()
         for root in roots:
-            self.uses[id(root)] = self.uses.get(id(root), 0) + 1
             for node in walk.nodes(root):
                 if id(node) in seen:
                     continue
@@ -103,31 +108,46 @@ class _Sharing:
     def _named(self, root: Expr) -> Expr:
         """Return `root` with names in place of what is shared; append the steps for them."""
         for node in walk.nodes(root):
-            if id(node) in self.named:
-                continue
-            parts = [self.named[id(child)] for child in walk.children(node)]
-            if self.view.varies(node):
-                # What stays the same along the sweep is computed once, outside the elements.
-                parts = [
-                    self._let(part) if not self.view.varies(child) and _worth(part) else part
-                    for part, child in zip(parts, walk.children(node), strict=True)
-                ]
-            new = walk.rebuild(node, parts)
-            if self.view.varies(node) and self.uses[id(node)] > 1 and _worth(node):
-                name = self.emitter.fresh("each")
-                self.steps.append(Each(name, new))
-                new = Ref(name, _type(node))
-            self.named[id(node)] = new
+            if id(node) not in self.named:
+                self.named[id(node)] = self._once(node, self._rebuilt(node))
         return self.named[id(root)]
 
-    def _let(self, value: Expr) -> Expr:
-        value = self.pool.intern(value)
-        key = -id(value)
-        if key not in self.named:
-            name = self.emitter.fresh("once")
-            self.steps.append(Let(name, value))
-            self.named[key] = Ref(name, _type(value))
-        return self.named[key]
+    def _inside(self, root: Expr, name: str) -> Expr:
+        """Return the value of a `Let`, which gives its name to later uses of the same value."""
+        if id(root) in self.named:
+            return self.named[id(root)]
+        for child in walk.children(root):
+            self._named(child)
+        value = self._rebuilt(root)
+        self.named[id(root)] = Ref(name, _type(root)) if _worth(root) else value
+        return value
+
+    def _rebuilt(self, node: Expr) -> Expr:
+        """Return `node` with its children named, those that do not vary by a `Let`."""
+        parts = []
+        for child in walk.children(node):
+            part = self.named[id(child)]
+            if self.view.varies(node) and not self.view.varies(child) and _worth(part):
+                part = self._let(child, part)
+            parts.append(part)
+        return walk.rebuild(node, parts)
+
+    def _once(self, node: Expr, value: Expr) -> Expr:
+        if self.uses.get(id(node), 0) < 2 or not _worth(value):
+            return value
+        if not self.view.varies(node):
+            return self._let(node, value)
+        name = self.emitter.fresh("each")
+        self.steps.append(Each(name, value))
+        return Ref(name, _type(node))
+
+    def _let(self, node: Expr, value: Expr) -> Expr:
+        if isinstance(self.named.get(id(node)), Ref):
+            return self.named[id(node)]
+        name = self.emitter.fresh("once")
+        self.steps.append(Let(name, value))
+        self.named[id(node)] = Ref(name, _type(node))
+        return self.named[id(node)]
 
 
 def _worth(expr: Expr) -> bool:
@@ -141,8 +161,15 @@ def _type(expr: Expr) -> Type:
     return replace(expr.type, weak=False)
 
 
-def _roots(step: Partial) -> tuple[Expr, ...]:
-    return step.values if step.condition is None else (*step.values, step.condition)
+def _roots(step: Step) -> tuple[Expr, ...]:
+    """Return the expressions of a step."""
+    match step:
+        case Partial(values=values, condition=condition):
+            return values if condition is None else (*values, condition)
+        case Each(value=value) | Let(value=value):
+            return (value,)
+        case Combine():
+            return ()
 
 
 def _in_walks(steps: Sequence[Step]) -> list[Step]:

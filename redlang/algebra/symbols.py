@@ -97,7 +97,7 @@ class Symbols:
 
 def is_truth(symbol: sp.Symbol) -> bool:
     """Return whether a symbol stands for a condition."""
-    return symbol.name.startswith("k")
+    return str(symbol.name).startswith("k")
 
 
 def _assumptions(sign: Sign) -> dict[str, bool]:
@@ -200,4 +200,3 @@ def _product(value: sp.Expr, expr_of: Callable[[sp.Symbol], Expr], build: Builde
     if below is not None:
         result = build.div(result, below)
     return build.neg(result) if negative else result
-

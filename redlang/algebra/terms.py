@@ -18,7 +18,7 @@ from typing import Literal
 from redlang.algebra.sharing import Pool
 from redlang.ir import walk
 from redlang.ir.build import Builder
-from redlang.ir.program import Apply, Expr, Ref
+from redlang.ir.program import Apply, Expr, Load, Ref
 from redlang.ir.program import Literal as Number
 
 
@@ -133,6 +133,23 @@ class View:
     def fixed(self, expr: Expr) -> bool:
         """Return whether `expr` reads no carried result."""
         return not self.reads(expr)
+
+
+class Steady(View):
+    """Sees what does not vary along the sweep as contexts, whether it is carried or not."""
+
+    def __init__(self, view: View) -> None:
+        super().__init__(view.axes, view.carried, view.build, view.pool)
+
+    def reads(self, expr: Expr) -> bool:
+        """Return whether a part of `expr` does not vary along the swept axes."""
+        for node in walk.nodes(expr):
+            if id(node) not in self._reads:
+                parts = () if isinstance(node, Load) else walk.children(node)
+                own = not self.varies(node)
+                reads = own or any(self._reads[id(part)][1] for part in parts)
+                self._reads[id(node)] = (node, reads)
+        return self._reads[id(expr)][1]
 
 
 def negated(term: Term) -> Term:

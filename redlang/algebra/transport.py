@@ -1,8 +1,8 @@
 """Context transport: the state of a carried sum, and how it moves to other contexts.
 
 A sum of terms `C(u) F(x, u)` is carried as sums of a few functions phi(x, c) taken at *reference
-points* c of the stage's own, in place of the contexts u. Three laws make the space of the phi closed,
-each with a matrix T that moves a sum from one reference point to another:
+points* c of the stage's own, in place of the contexts u. Three laws make the space of the phi
+closed, each with a matrix T that moves a sum from one reference point to another:
 
     exp(e - c')     = exp(c - c') exp(e - c)                                    rank 1
     (y - c')^k      = sum over i <= k of binom(k, i) (c - c')^(k-i) (y - c)^i   rank k + 1
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from math import comb, prod
+from math import comb
 from typing import Literal, TypeAlias
 
 from redlang.algebra.sharing import canonical
@@ -238,10 +238,8 @@ def move(phi: Phi, decay: Point, step: Point, sums: Sums, build: Builder) -> Exp
     return moved
 
 
-def _expand(
-    phi: Phi, shifts: list[tuple[Centre, int, Expr]], sums: Sums, build: Builder
-) -> Expr:
-    """Return the sum of phi times the product of (d + (y - c))^k over `shifts`, by Horner's rule."""
+def _expand(phi: Phi, shifts: list[tuple[Centre, int, Expr]], sums: Sums, build: Builder) -> Expr:
+    """Return the sum of phi times all (d + (y - c))^k of `shifts`, by Horner's rule."""
     if not shifts:
         return build.convert(sums(phi), phi.dtype)
     (centre, power, distance), *rest = shifts
@@ -322,9 +320,3 @@ def apply_factor(result: Expr, factor: Factor, build: Builder) -> Expr:
 def rank(carried: tuple[CarriedTerm, ...]) -> int:
     """Return the number of different sums that the terms need."""
     return len({phi for term in carried for phi in term.basis()})
-
-
-def tensor_rank(term: Term) -> int:
-    """Return an upper bound of a term's rank without choosing reference points."""
-    shifts = prod(shift.power + 1 for shift in term.shifts)
-    return shifts * 2 ** len(term.rotations)

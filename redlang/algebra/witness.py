@@ -1,10 +1,11 @@
 """Inputs that break an obligation.
 
-*Closure*: if a sum of F(x, u) could be carried in k numbers, every matrix F(x_i, u_j) would have rank
-at most k. Nine elements and nine contexts whose matrix has full rank refute every k up to eight.
+*Closure*: if a sum of F(x, u) could be carried in k numbers, every matrix F(x_i, u_j) would have
+rank at most k. Nine elements and nine contexts whose matrix has full rank refute every k up to
+eight.
 
-*Order*: if a maximum of F(x, u) could be carried, two elements would keep their order for all u. Two
-elements that swap when the context changes refute it: the one that lost is needed again.
+*Order*: if a maximum of F(x, u) could be carried, two elements would keep their order for all u.
+Two elements that swap when the context changes refute it: the one that lost is needed again.
 """
 
 from __future__ import annotations
@@ -102,7 +103,9 @@ class Search:
                 continue
             chosen = independent(matrix, CAP + 1)
             if chosen is not None:
-                rows, columns = ([side[i] for i in chosen[k]] for k, side in enumerate((elements, contexts)))
+                rows, columns = (
+                    [side[i] for i in chosen[k]] for k, side in enumerate((elements, contexts))
+                )
                 text = (
                     f"{CAP + 1} elements and {CAP + 1} values of what is read, for which the "
                     f"matrix of {to_text(self.expr)} has full rank: "
@@ -111,15 +114,17 @@ class Search:
                 return self._witness(rows, columns, constants, text)
         return None
 
-    def _drawn(
-        self, style: _Style, sampler: Sampler
-    ) -> tuple[list[Values], list[Values], Values]:
+    def _drawn(self, style: _Style, sampler: Sampler) -> tuple[list[Values], list[Values], Values]:
         """Return values for elements, contexts and constants."""
         half = style.count // 2
         grid = [numbers.context().mpf(i - half) / 2 for i in range(style.count)]
         lower = [value - style.offset for value in grid]
-        elements = self._assignments(self.varying, style.count, sampler, grid if style.grid else None)
-        contexts = self._assignments(self.carried, style.count, sampler, lower if style.grid else None)
+        elements = self._assignments(
+            self.varying, style.count, sampler, grid if style.grid else None
+        )
+        contexts = self._assignments(
+            self.carried, style.count, sampler, lower if style.grid else None
+        )
         constants = self._assignments(self.constant, 1, sampler, None)[0]
         if style.short:
             sizes = {id(n) for n in self.constant if isinstance(n, Size)}
@@ -195,9 +200,7 @@ class Search:
         )
 
 
-def independent(
-    matrix: list[list[Number]], size: int
-) -> tuple[list[int], list[int]] | None:
+def independent(matrix: list[list[Number]], size: int) -> tuple[list[int], list[int]] | None:
     """Return rows and columns of a square part of full rank, found by full pivoting."""
     ctx = numbers.context()
     work = [list(row) for row in matrix]
