@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from redlang.frontend.advice import STATEMENTS
 from redlang.frontend.build import Builder
 from redlang.frontend.foreign import find_foreign
-from redlang.frontend.lines import Line, logical_lines
+from redlang.frontend.lines import PIECE, Line, logical_lines
 from redlang.frontend.reading import Node, Read, Refusal
-from redlang.frontend.refused import describe
+from redlang.frontend.refused import LOOKALIKES, REPLACEMENTS, describe, describe_sign
 from redlang.source import Span
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def explain(text: str, refusal: Refusal, read: Read) -> list[KernelSyntaxError]:
     recovery.text(_blocks(text))
     if not recovery.builder.mistakes:
         recovery.builder.offset = 0
-        describe(recovery.builder, text, refusal)
+        describe(recovery.builder, text, 0, refusal)
     return recovery.builder.mistakes
 
 
@@ -217,6 +217,8 @@ class _Recovery:
     def statement(self, block: Block) -> None:
         """Read one line of statements."""
         node = self.try_read("def f(): ", block, "")
+        if node is None and self.lookalikes(block):
+            node = self.try_read("def f(): ", block, "")
         if node is not None:
             self.builder.line(node.nodes[-1].nodes[-1])
         elif not self.explained(block):
@@ -230,6 +232,17 @@ class _Recovery:
         except Refusal as refusal:
             self.refusal = refusal
             return None
+
+    def lookalikes(self, block: Block) -> bool:
+        """Note and replace signs such as `≤`; return whether there were any."""
+        found = False
+        for piece in PIECE.finditer(block.text):
+            for place, sign in enumerate(piece[0], piece.start()):
+                if sign in LOOKALIKES and piece.lastgroup not in ("string", "space"):
+                    found = True
+                    describe_sign(self.builder, sign, block.line.start + place)
+        block.text = block.text.translate(REPLACEMENTS) if found else block.text
+        return found
 
     def explained(self, block: Block) -> bool:
         """Note a bracket or string that is never closed; return whether there is one."""
@@ -254,7 +267,7 @@ class _Recovery:
         find_foreign(self.builder, text, header=header)
         self.builder.offset = frame
         if len(mistakes) == noted:
-            describe(self.builder, block.text, self.refusal)
+            describe(self.builder, block.text, block.line.start, self.refusal)
 
 
 def _is_docstring(block: Block) -> bool:

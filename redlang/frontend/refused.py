@@ -29,19 +29,28 @@ TERMINALS = {
 # fmt: on
 """How to say what the grammar expected, where it expected only a few things."""
 
+REPLACEMENTS = str.maketrans(
+    {
+        sign: "0" if meant == "inf" else " " if meant[0].isalpha() or sign in "²³" else meant[0]
+        for sign, meant in LOOKALIKES.items()
+    }
+    | {"≠": "<"}
+)
+"""One sign for each, so that the rest of the line can be read where it stands."""
+
 _VALUE_BEGINS = {"NAME", "NUMBER", "STRING", "TRUE", "FALSE", "NONE"}
 _LAST_WORD = re.compile(r"""(\w+|\*\*|//|[<>=!]=|->|[^\w\s])\s*\Z""")
 _VALUE_ENDS = re.compile(r"""[\w)\]}"']\Z""")
 _KEYWORDS_BEFORE_VALUES = {"and", "or", "not", "if", "else", "return", "in", "is"}
 
 
-def describe(builder: Builder, text: str, refusal: Refusal) -> None:
-    """Note one mistake for the line `text`, which the grammar refused."""
+def describe(builder: Builder, text: str, start: int, refusal: Refusal) -> None:
+    """Note one mistake for the line `text` at `start`, which the grammar refused."""
     bracket = _unpaired(text)
     if bracket is not None:
         place, problem = bracket
-        at = text_start(builder, text) + place
-        builder.note(problem, "every bracket needs its partner", Span(at, at + 1))
+        place += start
+        builder.note(problem, "every bracket needs its partner", Span(place, place + 1))
         return
     limit = len(builder.text.rstrip())
     start = min(refusal.span.start + builder.offset, limit)
@@ -53,9 +62,9 @@ def describe(builder: Builder, text: str, refusal: Refusal) -> None:
     builder.note(problem, hint, Span(start, stop))
 
 
-def text_start(builder: Builder, text: str) -> int:
-    """Return where the line stands that is read now."""
-    return max(0, builder.text.find(text, max(0, builder.offset)))
+def describe_sign(builder: Builder, sign: str, place: int) -> None:
+    """Note a sign that only looks like one of the language, at `place` in the text."""
+    builder.note(*_character(sign), Span(place, place + 1))
 
 
 def _unpaired(text: str) -> tuple[int, str] | None:

@@ -334,6 +334,22 @@ def test_mistakes_behind_an_open_bracket_are_still_found():
     ]
 
 
+def test_every_sign_that_only_looks_right_is_named():
+    statement = "a = x × 2 − √(y²) ≠ ∞ # ≤ in a comment"
+    assert [error.hint for error in mistakes_in(statement)] == [
+        "write *",
+        "write -",
+        "write sqrt(x)",
+        "write **2",
+        "write !=",
+        "write inf",
+    ]
+    assert [error.hint for error in mistakes_in("a = x ≤ (y]")] == [
+        "write <=",
+        "every bracket needs its partner",
+    ]
+
+
 def test_what_stands_in_a_block_is_no_mistake_of_its_own():
     text = "def f(x):\n  for i in x:\n    y += 1\n    if y: break\n  else:\n    pass\n  return x"
     (found,) = mistakes(text)
