@@ -1,8 +1,8 @@
 """How the elements of a unit lie in threads and registers on a GPU.
 
 Each axis that a kernel gives a range is spread once, for the whole kernel: a value over some axes
-then has a fixed place in registers, threads that differ in other axes hold copies, and no value ever
-moves between layouts. Along one axis an element's index is
+then has a fixed place in registers, threads that differ in other axes hold copies, and no value
+ever moves between layouts. Along one axis an element's index is
 
     first + (register * threads + thread) * width + place
 

@@ -15,6 +15,15 @@ from llvmlite import ir
 
 from redlang.targets.numba_cuda import types
 from redlang.targets.ptx.access import Access, Along, Guard
+from redlang.targets.ptx.across import (
+    lanes,
+    packed_states,
+    state_kinds,
+    states_type,
+    tree,
+    unpacked_states,
+    warps,
+)
 from redlang.targets.ptx.barriers import (
     barrier,
     fence,
@@ -24,7 +33,7 @@ from redlang.targets.ptx.barriers import (
     wrapping_ticket,
 )
 from redlang.targets.ptx.calls import Body, body_of, call, function, results_of
-from redlang.targets.ptx.convert import rounding
+from redlang.targets.ptx.convert import COMPUTE_CODES, STORAGE_BITS, rounding
 from redlang.targets.ptx.elementary import exp, exp2, fma, maximum, minimum, rsqrt
 from redlang.targets.ptx.inline import (
     LLVM_TYPES,
@@ -45,6 +54,7 @@ from redlang.targets.ptx.shuffle import (
     bits,
     broadcast,
     butterfly,
+    exchanged,
     warp_max,
     warp_min,
     warp_sum,
@@ -70,7 +80,7 @@ def elementwise(function: Intrinsic, counts: Counts, *axes: str) -> Intrinsic:
     assert len(axes) == len(body.arguments), (axes, body.arguments)
     held = [tuple(text.split()) for text in axes]
     total = _product(counts.values())
-    result = _tiles_type(body, total)
+    result = states_type(body, total)
     kinds = [
         tile_type(code, _product(counts[axis] for axis in own))
         for code, own in zip(body.arguments, held, strict=True)
@@ -83,17 +93,14 @@ def elementwise(function: Intrinsic, counts: Counts, *axes: str) -> Intrinsic:
             unpack(builder, value, _product(counts[axis] for axis in own))
             for value, own in zip(values, held, strict=True)
         ]
-        columns: list[list[ir.Value]] = [[] for _ in body.results]
-        for position in itertools.product(*map(range, counts.values())):
-            at = dict(zip(counts, position, strict=True))
+        states = []
+        for at in _positions(counts):
             chosen = [
                 elements[_place(own, counts, at)]
                 for elements, own in zip(arguments, held, strict=True)
             ]
-            found = results_of(builder, body, call(context, builder, body, chosen))
-            for column, value in zip(columns, found, strict=True):
-                column.append(value)
-        return _packed(context, builder, result, columns)
+            states.append(results_of(builder, body, call(context, builder, body, chosen)))
+        return packed_states(context, builder, body, states)
 
     return define(body.python.__name__, result, kinds, generate)
 
@@ -113,67 +120,137 @@ def fold(function: Intrinsic, counts: Counts, over: str) -> Intrinsic:
         A function of one tile for each value of the state, which returns the folded tiles.
     """
     body = body_of(function)
-    width = len(body.results)
     kept = {axis: count for axis, count in counts.items() if axis not in over.split()}
     folded = {axis: count for axis, count in counts.items() if axis in over.split()}
-    result = _tiles_type(body, _product(kept.values()))
-    kinds = [tile_type(code, _product(counts.values())) for code in body.results]
+    total = _product(counts.values())
 
     def generate(
         context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
     ) -> Values:
-        tiles = [unpack(builder, value, _product(counts.values())) for value in values]
-        columns: list[list[ir.Value]] = [[] for _ in range(width)]
-        for position in itertools.product(*map(range, kept.values())):
-            at = dict(zip(kept, position, strict=True))
-            states = [
-                [tile[_place(tuple(counts), counts, at | inner)] for tile in tiles]
-                for inner in _positions(folded)
-            ]
-            for column, value in zip(columns, _tree(context, builder, body, states), strict=True):
-                column.append(value)
-        return _packed(context, builder, result, columns)
-
-    return define(body.python.__name__, result, kinds, generate)
-
-
-def _tree(
-    context: Context, builder: ir.IRBuilder, body: Body, states: Sequence[list[ir.Value]]
-) -> list[ir.Value]:
-    """Combine neighbouring states until one is left."""
-    level = list(states)
-    while len(level) > 1:
-        pairs = [
-            results_of(builder, body, call(context, builder, body, [*left, *right]))
-            for left, right in zip(level[::2], level[1::2], strict=False)
+        states = unpacked_states(builder, values, total)
+        found = [
+            tree(
+                context,
+                builder,
+                body,
+                [states[_place(tuple(counts), counts, at | inner)] for inner in _positions(folded)],
+            )
+            for at in _positions(kept)
         ]
-        level = pairs + level[len(level) & ~1 :]
-    return level[0]
+        return packed_states(context, builder, body, found)
+
+    result = states_type(body, _product(kept.values()))
+    return define(body.python.__name__, result, state_kinds(body, total), generate)
 
 
-def indices(
-    code: str, counts: Counts, reaches: Mapping[str, Sequence[int]], axis: str
-) -> Intrinsic:
-    """Return a function from a thread's first index along `axis` to the tile of its indices.
+def inside(reaches: Sequence[int]) -> Intrinsic:
+    """Return a function that says which registers along an axis hold elements of the axis.
+
+    Args:
+        reaches: What each register adds to the thread's first index.
+
+    Returns:
+        A function of the number of elements from the thread's first one on (i32).
+    """
+
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
+        left = values[0]
+        tests = [builder.icmp_signed(">", left, ir.Constant(left.type, reach)) for reach in reaches]
+        return pack(builder, tests)
+
+    return define("inside", tile_type("bool", len(reaches)), ("i32",), generate)
+
+
+def indices(code: str, reaches: Sequence[int]) -> Intrinsic:
+    """Return a function from a thread's first index along an axis to the tile of its indices.
 
     Args:
         code: `i32` or `i64`.
-        counts: Registers along each axis of the tile.
-        reaches: For each axis, what each of its registers adds to the first index.
-        axis: The axis whose index is meant.
+        reaches: What each register adds to the first index.
     """
 
     def generate(
         context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
     ) -> Values:
         kind = LLVM_TYPES[code]
-        elements = [
-            builder.add(values[0], ir.Constant(kind, reaches[axis][number]))
-            for number in range(counts[axis])
-        ]
-        return pack(builder, elements)
+        return pack(
+            builder, [builder.add(values[0], ir.Constant(kind, reach)) for reach in reaches]
+        )
 
-    return define("indices", tile_type(code, counts[axis]), (code,), generate)
+    return define("indices", tile_type(code, len(reaches)), (code,), generate)
+
+
+def gather(dtype: str, count: int, *, native_f8: bool = True) -> Intrinsic:
+    """Return a function that loads `count` elements: (address of the first, tile of offsets)."""
+    size = STORAGE_BITS[dtype] // 8
+    single = load(Access(dtype, 1), hint="keep", native_f8=native_f8)
+    body = Body(lambda base, offset: single(base + offset * size), (COMPUTE_CODES[dtype],), _I64_2)
+
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
+        base, offsets = values
+        found = [
+            call(context, builder, body, [base, offset])
+            for offset in unpack(builder, offsets, count)
+        ]
+        return pack(builder, found)
+
+    kinds = ["i64", tile_type("i64", count)]
+    return define("gather", tile_type(COMPUTE_CODES[dtype], count), kinds, generate)
+
+
+_I64_2 = ("i64", "i64")
+
+
+def _smaller(
+    context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+) -> Values:
+    return builder.select(builder.icmp_signed("<", *values), *values)
+
+
+smaller = define("smaller", "i64", _I64_2, _smaller)
+"""The smaller of two integers."""
+
+
+def _clamped(
+    context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+) -> Values:
+    (value,) = values
+    for bound, sign in ((1 << 30, "<"), (-(1 << 30), ">")):
+        limit = ir.Constant(value.type, bound)
+        value = builder.select(builder.icmp_signed(sign, value, limit), value, limit)
+    return builder.trunc(value, LLVM_TYPES["i32"])
+
+
+clamped = define("clamped", "i32", ("i64",), _clamped)
+"""A number of elements as an i32; what is beyond 2^30 becomes that."""
+
+
+def _tiles(context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values) -> Values:
+    extent, tile = values
+    one = ir.Constant(extent.type, 1)
+    return builder.udiv(builder.add(extent, builder.sub(tile, one)), tile)
+
+
+tiles = define("tiles", "i64", _I64_2, _tiles)
+"""`tiles(extent, tile)`: how many tiles cover an extent; cheap for powers of two."""
+
+
+def _divided(
+    context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+) -> Values:
+    number, divisor = values
+    narrow = builder.trunc(divisor, LLVM_TYPES["u32"])
+    quotient = builder.udiv(number, narrow)
+    rest = builder.sub(number, builder.mul(quotient, narrow))
+    return context.make_tuple(builder, signature.return_type, [quotient, rest])
+
+
+divided = define("divided", types.UniTuple(types.int32, 2), ("i32", "i64"), _divided)
+"""`divided(number, divisor)`: quotient and remainder of non-negative numbers, in 32 bits."""
 
 
 def filled(code: str, count: int) -> Intrinsic:
@@ -207,21 +284,6 @@ def _place(own: Sequence[str], counts: Counts, at: Mapping[str, int]) -> int:
     return place
 
 
-def _tiles_type(body: Body, count: int) -> NumbaType:
-    tiles = [tile_type(code, count) for code in body.results]
-    return tiles[0] if len(tiles) == 1 else types.Tuple(tiles)
-
-
-def _packed(
-    context: Context,
-    builder: ir.IRBuilder,
-    result: NumbaType,
-    columns: Sequence[Sequence[ir.Value]],
-) -> ir.Value:
-    tiles = [pack(builder, column) for column in columns]
-    return tiles[0] if len(tiles) == 1 else context.make_tuple(builder, result, tiles)
-
-
 __all__ = [
     "NUMBA_TYPES",
     "Access",
@@ -232,7 +294,10 @@ __all__ = [
     "bits",
     "broadcast",
     "butterfly",
+    "clamped",
+    "divided",
     "elementwise",
+    "exchanged",
     "exp",
     "exp2",
     "fence",
@@ -240,7 +305,10 @@ __all__ = [
     "fma",
     "fold",
     "function",
+    "gather",
     "indices",
+    "inside",
+    "lanes",
     "load",
     "maximum",
     "minimum",
@@ -250,11 +318,14 @@ __all__ = [
     "shared_base",
     "shared_load",
     "shared_store",
+    "smaller",
     "store",
     "ticket",
+    "tiles",
     "warp_barrier",
     "warp_max",
     "warp_min",
     "warp_sum",
+    "warps",
     "wrapping_ticket",
 ]

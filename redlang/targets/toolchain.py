@@ -190,7 +190,7 @@ put = t.store(t.Access("f32", 1))
 
 
 def self_test(x, y):
-    put(y, total(load(x)))
+    put(y, True, total(load(x)))
 """
 
 

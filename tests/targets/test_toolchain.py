@@ -18,7 +18,7 @@ put = t.store(t.Access("f32", 4))
 
 
 def copy(x, y):
-    put(y, load(x))
+    put(y, True, load(x))
 """
 
 
@@ -58,7 +58,7 @@ put = t.store(t.Access("f32", 1))
 
 
 def kernel(x, y):
-    put(y, outer(load(x)))
+    put(y, True, outer(load(x)))
 """
     for op, instruction in (("+", "add.f32"), ("*", "mul.f32")):
         source = text.format(op=op)

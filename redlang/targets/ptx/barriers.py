@@ -9,7 +9,9 @@ from redlang.targets.ptx.inline import (
 
 _MEMORY = "~{memory}"
 
-barrier = instruction("barrier", "void", (), "bar.sync 0;", _MEMORY, effect=True)
+BARRIER = "bar.sync 0;"
+
+barrier = instruction("barrier", "void", (), BARRIER, _MEMORY, effect=True)
 """Wait for all threads of the block; their shared-memory writes are then visible."""
 
 named_barrier = instruction(
@@ -24,7 +26,7 @@ fence = instruction("fence", "void", (), "fence.acq_rel.gpu;", _MEMORY, effect=T
 """Order this thread's memory accesses before and after, as other blocks see them."""
 
 ticket = instruction(
-    "ticket", "u32", ("u64",), "atom.relaxed.gpu.global.inc.u32 $0, [$1], -1;",
+    "ticket", "u32", ("i64",), "atom.relaxed.gpu.global.inc.u32 $0, [$1], -1;",
     f"=r,l,{_MEMORY}", effect=True,
 )  # fmt: skip
 """`ticket(counter)`: count an arrival and return how many arrived before."""
@@ -34,5 +36,5 @@ def wrapping_ticket() -> Intrinsic:
     """Return `ticket(counter, last)`, which sets the counter back to 0 when `last` is drawn."""
     text = "atom.relaxed.gpu.global.inc.u32 $0, [$1], $2;"
     return instruction(
-        "wrapping_ticket", "u32", ("u64", "u32"), text, f"=r,l,r,{_MEMORY}", effect=True
+        "wrapping_ticket", "u32", ("i64", "u32"), text, f"=r,l,r,{_MEMORY}", effect=True
     )

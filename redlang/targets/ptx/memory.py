@@ -49,7 +49,7 @@ def load(
 ) -> Intrinsic:
     """Return a function that loads a tile.
 
-    Its arguments: the address of the thread's first element (u64), the runtime steps in bytes
+    Its arguments: the address of the thread's first element (i64), the runtime steps in bytes
     (i64 each), then for each guard `left` and, with `head`, `low` (i32). Elements that are not
     there hold `fill`.
     """
@@ -74,7 +74,7 @@ def load(
 def store(access: Access, *, hint: str = "plain", native_f8: bool = True) -> Intrinsic:
     """Return a function that rounds a tile to the storage type and stores it.
 
-    Its arguments are those of `load`, then the tile.
+    Its arguments are those of `load`, then whether the thread stores at all, then the tile.
     """
     code = COMPUTE_CODES[access.dtype]
 
@@ -82,14 +82,16 @@ def store(access: Access, *, hint: str = "plain", native_f8: bool = True) -> Int
         context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
     ) -> Values:
         elements = unpack(builder, values[-1], access.count)
-        for piece in pieces(access):
-            address, guards = _arguments(builder, access, piece, values)
-            chosen = [elements[place] for place in piece.places]
-            words = _words_of(builder, access, chosen, native_f8)
-            _store_piece(builder, access, piece, hint, [address, *guards], words)
+        # A constant condition folds away.
+        with builder.if_then(values[-2]):
+            for piece in pieces(access):
+                address, guards = _arguments(builder, access, piece, values)
+                chosen = [elements[place] for place in piece.places]
+                words = _words_of(builder, access, chosen, native_f8)
+                _store_piece(builder, access, piece, hint, [address, *guards], words)
         return context.get_dummy_value()
 
-    kinds = [*_kinds(access), tile_type(code, access.count)]
+    kinds = [*_kinds(access), "bool", tile_type(code, access.count)]
     return define(f"store_{access.dtype}", "void", kinds, generate)
 
 
@@ -104,7 +106,7 @@ def fill_bits(dtype: str, value: float) -> int:
 
 
 def _kinds(access: Access) -> list[NumbaType]:
-    return ["u64", *["i64"] * access.runtime_steps, *["i32"] * len(access.guard_arguments)]
+    return ["i64", *["i64"] * access.runtime_steps, *["i32"] * len(access.guard_arguments)]
 
 
 def _arguments(

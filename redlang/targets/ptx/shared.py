@@ -31,7 +31,8 @@ BYTES = {"bool": 4, "i32": 4, "u32": 4, "f32": 4, "i64": 8, "u64": 8, "f64": 8}
 """Bytes that a value of each compute type takes in shared memory."""
 
 
-def _base(context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values) -> Values:
+def base(builder: ir.IRBuilder) -> ir.Value:
+    """Emit the address of the dynamic shared memory."""
     module = builder.module
     known = module.globals.get("redlang_shared")
     if known is None:
@@ -42,42 +43,59 @@ def _base(context: Context, builder: ir.IRBuilder, signature: NumbaType, values:
     return builder.ptrtoint(known, I32)
 
 
+def _base(context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values) -> Values:
+    return base(builder)
+
+
 shared_base = define("shared_base", "u32", (), _base)
 """The address of the dynamic shared memory."""
 
 
 def shared_load(code: str, count: int = 1) -> Intrinsic:
     """Return a function that loads a tile of neighbouring elements: (address u32)."""
-    kind = LLVM_TYPES[code]
-    stored = I32 if kind == I1 else kind
 
     def generate(
         context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
     ) -> Values:
-        elements = []
-        for start, width in _groups(count, BYTES[code]):
-            found = _load(builder, values[0], start * BYTES[code], stored, width)
-            elements += [_from_stored(builder, kind, value) for value in found]
-        return pack(builder, elements)
+        return pack(builder, load_at(builder, values[0], 0, code, count))
 
     return define(f"shared_load_{code}", tile_type(code, count), ("u32",), generate)
 
 
 def shared_store(code: str, count: int = 1) -> Intrinsic:
     """Return a function that stores a tile to neighbouring elements: (address u32, tile)."""
-    kind = LLVM_TYPES[code]
 
     def generate(
         context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
     ) -> Values:
-        elements = unpack(builder, values[1], count)
-        if kind == I1:
-            elements = [builder.zext(element, I32) for element in elements]
-        for start, width in _groups(count, BYTES[code]):
-            _store(builder, values[0], start * BYTES[code], elements[start : start + width])
+        store_at(builder, values[0], 0, unpack(builder, values[1], count))
         return context.get_dummy_value()
 
     return define(f"shared_store_{code}", "void", ("u32", tile_type(code, count)), generate)
+
+
+def load_at(
+    builder: ir.IRBuilder, address: ir.Value, offset: int, code: str, count: int
+) -> list[ir.Value]:
+    """Emit loads of `count` neighbouring values; the first is aligned like the widest access."""
+    kind = LLVM_TYPES[code]
+    stored = I32 if kind == I1 else kind
+    elements = []
+    for start, width in _groups(count, BYTES[code]):
+        found = _load(builder, address, offset + start * BYTES[code], stored, width)
+        elements += [_from_stored(builder, kind, value) for value in found]
+    return elements
+
+
+def store_at(
+    builder: ir.IRBuilder, address: ir.Value, offset: int, elements: list[ir.Value]
+) -> None:
+    """Emit stores of neighbouring values."""
+    if elements[0].type == I1:
+        elements = [builder.zext(element, I32) for element in elements]
+    size = 8 if _width(elements[0].type) == 64 else 4
+    for start, width in _groups(len(elements), size):
+        _store(builder, address, offset + start * size, elements[start : start + width])
 
 
 def _groups(count: int, size: int) -> list[tuple[int, int]]:

@@ -53,7 +53,9 @@ def moved(builder: ir.IRBuilder, value: ir.Value, move: Move) -> ir.Value:
     return builder.bitcast(joined, F64) if kind == F64 else joined
 
 
-def _butterfly(lanes: int) -> Move:
+def butterfly_move(lanes: int) -> Move:
+    """Return the move from lane `lane ^ lanes`."""
+
     def move(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
         text = f"shfl.sync.bfly.b32 $0, $1, {lanes}, 31, -1;"
         return asm(builder, I32, text, "=r,r", [value], effect=True)
@@ -63,7 +65,7 @@ def _butterfly(lanes: int) -> Move:
 
 def butterfly(lanes: int) -> Intrinsic:
     """Return a function that exchanges a scalar or tile with the lane `lane ^ lanes`."""
-    move = _butterfly(lanes)
+    move = butterfly_move(lanes)
 
     def typed(typing_context: Context, kind: NumbaType) -> Typed:
         count = kind.count if isinstance(kind, types.UniTuple) else 1
@@ -77,6 +79,26 @@ def butterfly(lanes: int) -> Intrinsic:
         return kind(kind), generate
 
     return define_generic(f"butterfly_{lanes}", 1, typed)
+
+
+def _exchanged(typing_context: Context, kind: NumbaType, mask: NumbaType) -> Typed:
+    count = kind.count if isinstance(kind, types.UniTuple) else 1
+
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
+        def move(inner: ir.IRBuilder, value: ir.Value) -> ir.Value:
+            text = "shfl.sync.bfly.b32 $0, $1, $2, 31, -1;"
+            return asm(inner, I32, text, "=r,r,r", [value, values[1]], effect=True)
+
+        elements = unpack(builder, values[0], count)
+        return pack(builder, [moved(builder, element, move) for element in elements])
+
+    return kind(kind, types.int32), generate
+
+
+exchanged = define_generic("exchanged", 2, _exchanged)
+"""`exchanged(tile, mask)`: what lane `lane ^ mask` holds, for a mask known at run time."""
 
 
 def _broadcast(typing_context: Context, kind: NumbaType, lane: NumbaType) -> Typed:

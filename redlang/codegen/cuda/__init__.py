@@ -1,0 +1,1 @@
+"""Loops → Python text for Numba's CUDA compiler."""

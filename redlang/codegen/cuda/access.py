@@ -1,0 +1,332 @@
+"""Loads and stores: which accesses a thread makes for a tile, and where they are.
+
+A tile of an array whose subscripts are axes is moved in pieces of up to 16 bytes along the axis of
+adjacent elements, at constant offsets from one address; other axes step by their strides. An array
+read at computed places is gathered element by element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd
+
+from redlang.codegen.arguments import Extent, Stride
+from redlang.codegen.cuda.frame import CODES, Frame, Memory, Value
+from redlang.codegen.cuda.kernel_text import Address
+from redlang.codegen.cuda.values import Operands, Values
+from redlang.ir.program import Apply, Expr, Index, Literal, Load, Ref
+from redlang.ir.types import BOOL, I64, DType, Type, compute_type
+
+WIDEST = 16
+
+
+@dataclass(slots=True)
+class _Plan:
+    """An access while it is put together: texts for `t.Access`, and run-time arguments."""
+
+    width: int = 1
+    place: int = 1
+    axis: str = ""
+    along: list[str] | None = None
+    steps: list[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Fused:
+    """A run of adjacent elements.
+
+    Attributes:
+        axes: Inner axes that a thread holds whole.
+        vector: The axis outside of them that goes on, or empty.
+        factor: Elements of the inner axes together.
+    """
+
+    axes: tuple[str, ...]
+    vector: str
+    factor: int
+
+
+class Accesses:
+    """Emits the loads and stores of one kernel."""
+
+    def __init__(self, frame: Frame, values: Values) -> None:
+        self.frame = frame
+        self.values = values
+
+    # Loads ------------------------------------------------------------------------------------
+
+    def load(self, expr: Load | Ref, depth: int) -> Value:
+        """Load an element of an array parameter or workspace for every element of a tile."""
+        frame = self.frame
+        if isinstance(expr, Ref):
+            memory = frame.memories[expr.name]
+            axes: list[str] | None = list(memory.axes)
+        else:
+            memory = frame.memories[expr.array]
+            axes = _plain(expr)
+        if axes is None:
+            assert isinstance(expr, Load)
+            return self._gather(expr, memory, depth)
+        access, arguments = self._access(memory, axes, frame.tile_axes(axes))
+        hint = self._hint(memory, axes)
+        options = f', hint="{hint}"{self._f8(memory.dtype)}'
+        make = frame.module.declare(f"load_{memory.name}", f"t.load({access}{options})")
+        text = f"{make}({', '.join(arguments)})"
+        code = CODES[compute_type(memory.dtype).name]
+        return self.values.assign(memory.name, text, frame.tile_axes(axes), code, depth)
+
+    def _hint(self, memory: Memory, axes: Sequence[str]) -> str:
+        if memory.kind == "workspace":
+            return "coherent"
+        # What every unit reads again is worth its space in L1.
+        grid = {grid.axis for grid in self.frame.kernel.grid}
+        return "stream" if grid <= set(axes) else "keep"
+
+    def _f8(self, dtype: DType) -> str:
+        portable = dtype.name.startswith("f8") and not self.frame.classes.native_f8
+        return ", native_f8=False" if portable else ""
+
+    def _gather(self, expr: Load, memory: Memory, depth: int) -> Value:
+        """Load at computed places; a place outside its axis reads the first element."""
+        frame = self.frame
+        axes = expr.type.axes
+        tile = frame.tile_axes(axes)
+        operands = Operands()
+        offset: Expr = Literal(0, Type(I64))
+        for subscript, axis in zip(expr.subscripts, memory.axes, strict=True):
+            extent = Ref(operands.name(Value(frame.parameter(Extent(axis)), (), "i64")), Type(I64))
+            step = self._stride(memory, axis)
+            if not step.isdigit():
+                step = operands.name(Value(step, (), "i64"))
+            place = self.values.operand_form(subscript, tile, operands)
+            offset = _plus(offset, _clamped(place, extent), step)
+        text, setting = self.values.spelled([offset], operands)
+        (place_value,) = self.values.mapped(
+            "offset", ["i64"], setting.lines, text, operands, tile, depth
+        )
+        count = frame.size(tile)
+        options = f'"{memory.dtype.name}", {count}{self._f8(memory.dtype)}'
+        make = frame.module.declare(f"gather_{memory.name}", f"t.gather({options})")
+        text_ = f"{make}({frame.parameter(Address(memory.name))}, {place_value.text})"
+        code = CODES[compute_type(memory.dtype).name]
+        return self.values.assign(memory.name, text_, tile, code, depth)
+
+    # Stores -----------------------------------------------------------------------------------
+
+    def store(self, memory: Memory, axes: Sequence[str], value: Value, lead: str) -> None:
+        """Store a tile over `axes`; only threads for which `lead` holds do."""
+        frame = self.frame
+        tile = frame.tile_axes(axes)
+        access, arguments = self._access(memory, list(memory.axes), tile)
+        hint = "stream" if memory.kind == "result" else "plain"
+        options = f', hint="{hint}"{self._f8(memory.dtype)}'
+        make = frame.module.declare(f"store_{memory.name}", f"t.store({access}{options})")
+        frame.line(f"{make}({', '.join([*arguments, lead, value.text])})")
+
+    # Shapes -----------------------------------------------------------------------------------
+
+    def _access(
+        self, memory: Memory, axes: list[str], tile: Sequence[str]
+    ) -> tuple[str, list[str]]:
+        """Return the text of a `t.Access` and the run-time arguments that go with it.
+
+        Args:
+            memory: The array.
+            axes: The axis at each of its dimensions.
+            tile: The axes of the tile, in its order.
+        """
+        frame = self.frame
+        places: dict[str, int] = {}
+        place = 1
+        for axis in reversed(tile):
+            places[axis] = place
+            place *= frame.spread(axis).count
+        size = memory.dtype.bytes
+        fused = self._fused(memory, axes, tile, places)
+        plan = _Plan(along=[], steps=[])
+        self._vector(memory, axes, places, fused, plan)
+        for dim, axis in enumerate(axes):
+            if axis not in places or axis in fused.axes:
+                continue
+            step = self._stride(memory, memory.axes[dim])
+            factor = fused.factor if axis == fused.vector else 1
+            self._strided(axis, places[axis], step, size, factor, plan)
+        guards = [axis for axis in dict.fromkeys(axes) if not frame.is_whole(axis)]
+        guards = [axis for axis in guards if axis not in fused.axes]
+        return self._text(memory, axes, guards, fused, plan)
+
+    def _text(
+        self,
+        memory: Memory,
+        axes: list[str],
+        guards: list[str],
+        fused: _Fused,
+        plan: _Plan,
+    ) -> tuple[str, list[str]]:
+        frame = self.frame
+        parts = [f'"{memory.dtype.name}"', str(plan.width)]
+        if plan.along:
+            parts.append(f"({', '.join(plan.along)},)")
+        if plan.place != 1:
+            parts.append(f"place={plan.place}")
+        if plan.axis and plan.axis in guards:
+            parts.append(f'axis="{plan.axis}"')
+        if guards:
+            texts = []
+            for axis in guards:
+                unit = plan.width if axis == plan.axis else 1
+                span = fused.factor if axis == fused.vector else 1
+                ragged = frame.classes.multiple(axis) * span % unit != 0
+                texts.append(f'"{axis}"{", ragged=True" if ragged else ""}')
+            parts.append(f"guards=({', '.join(f't.Guard({text})' for text in texts)},)")
+        left = [
+            f"{frame.left(axis)} * {fused.factor}"
+            if axis == fused.vector and fused.factor > 1
+            else frame.left(axis)
+            for axis in guards
+        ]
+        assert plan.steps is not None
+        arguments = [self._address(memory, axes), *plan.steps, *left]
+        return f"t.Access({', '.join(parts)})", arguments
+
+    def _fused(
+        self, memory: Memory, axes: list[str], tile: Sequence[str], places: dict[str, int]
+    ) -> _Fused:
+        """Find the run of adjacent elements: inner axes held whole by a thread, then one more."""
+        frame = self.frame
+        strides = self._strides(memory)
+        factor = 1
+        inner: list[str] = []
+        for dim in reversed(range(len(axes))):
+            axis = axes[dim]
+            if strides.get(memory.axes[dim]) != factor:
+                return _Fused(tuple(inner), "", factor)
+            spread = frame.spread(axis)
+            if axis in places and places[axis] != factor:
+                return _Fused(tuple(inner), "", factor)
+            extent = frame.classes.limits.get(axis)
+            exact = frame.classes.multiple(axis) == extent == spread.count
+            if not (spread.threads == 1 and exact and axes.count(axis) == 1):
+                return _Fused(tuple(inner), axis if axis in places else "", factor)
+            inner.append(axis)
+            factor *= spread.count
+        return _Fused(tuple(inner), "", factor)
+
+    def _vector(
+        self,
+        memory: Memory,
+        axes: list[str],
+        places: dict[str, int],
+        fused: _Fused,
+        plan: _Plan,
+    ) -> None:
+        """Choose the width of a piece and lay pieces along the run of adjacent elements."""
+        frame = self.frame
+        run = fused.factor
+        if fused.vector:
+            run *= frame.spread(fused.vector).width
+        size = memory.dtype.bytes
+        width = gcd(run, WIDEST // size, self._alignment(memory) // size)
+        axis = fused.vector
+        if axis and not frame.is_whole(axis):
+            multiple = frame.classes.multiple(axis) * fused.factor
+            if width * size < 4 and multiple % width:
+                width = 1
+        plan.width = width
+        assert plan.along is not None
+        plan.axis = axis
+        if run > width:
+            reach = f', "{axis}", {width}' if axis else ""
+            plan.along.append(f"t.Along({run // width}, {width}, {width * size}{reach})")
+
+    def _strided(
+        self, axis: str, place: int, step: str, size: int, factor: int, plan: _Plan
+    ) -> None:
+        """Lay pieces along an axis that the vector does not cover, or its further groups."""
+        spread = self.frame.spread(axis)
+        assert plan.along is not None
+        assert plan.steps is not None
+        groups = [(spread.registers, spread.threads * spread.width, spread.width)]
+        if axis != plan.axis:
+            groups.append((spread.width, 1, 1))
+        for count, reach, own in groups:
+            if count == 1:
+                continue
+            if step.isdigit():
+                distance = str(int(step) * reach * size)
+            else:
+                distance = "None"
+                plan.steps.append(f"{step} * {reach * size}")
+            plan.along.append(
+                f't.Along({count}, {place * own}, {distance}, "{axis}", {reach * factor})'
+            )
+
+    def _strides(self, memory: Memory) -> dict[str, int]:
+        """Return the strides that are known."""
+        if memory.kind != "workspace":
+            known = self.frame.classes.arrays.get(memory.name)
+            return dict(known.strides) if known else {}
+        return {memory.axes[-1]: 1} if memory.axes else {}
+
+    def _alignment(self, memory: Memory) -> int:
+        known = self.frame.classes.arrays.get(memory.name)
+        return known.alignment if known else memory.dtype.bytes
+
+    def _stride(self, memory: Memory, axis: str) -> str:
+        """Return the text of a stride in elements."""
+        known = self._strides(memory)
+        if axis in known:
+            return str(known[axis])
+        if memory.kind != "workspace":
+            return self.frame.parameter(Stride(memory.name, axis))
+        inner = memory.axes[memory.axes.index(axis) + 1 :]
+        return " * ".join(self.frame.parameter(Extent(a)) for a in inner)
+
+    def _address(self, memory: Memory, axes: list[str]) -> str:
+        """Return the address of the thread's first element, outer scopes' terms first."""
+        frame = self.frame
+        size = memory.dtype.bytes
+        terms = sorted(
+            (
+                (frame.axis_depth(axis), f"{frame.place(axis)} * {self._scaled(step, size)}")
+                for axis, step in zip(
+                    axes, (self._stride(memory, axis) for axis in memory.axes), strict=True
+                )
+                if axis not in frame.slots
+            ),
+            key=lambda term: term[0],
+        )
+        text = frame.parameter(Address(memory.name))
+        for _, term in terms:
+            text = f"{text} + {term}"
+        return text
+
+    @staticmethod
+    def _scaled(step: str, size: int) -> str:
+        if step.isdigit():
+            return str(int(step) * size)
+        return step if size == 1 else f"({step} * {size})"
+
+
+def _plain(expr: Load) -> list[str] | None:
+    """Return the axes of subscripts that are all different axes, or None."""
+    axes = [part.axis for part in expr.subscripts if isinstance(part, Index)]
+    if len(axes) == len(expr.subscripts) == len(set(axes)) and not any(expr.guarded):
+        return axes
+    return None
+
+
+def _plus(offset: Expr, place: Expr, step: str) -> Expr:
+    factor: Expr = Literal(int(step), Type(I64)) if step.isdigit() else Ref(step, Type(I64))
+    term = Apply("mul", (place, factor), Type(I64))
+    if isinstance(offset, Literal):
+        return term
+    return Apply("add", (offset, term), Type(I64))
+
+
+def _clamped(place: Expr, extent: Expr) -> Expr:
+    zero = Literal(0, Type(I64))
+    above = Apply("ge", (place, zero), Type(BOOL))
+    below = Apply("lt", (place, extent), Type(BOOL))
+    return Apply("where", (Apply("and", (above, below), Type(BOOL)), place, zero), Type(I64))

@@ -1,0 +1,177 @@
+"""Reductions as states: what one element becomes, what joins two states, what comes out.
+
+Everything is scalar text over `codegen.scalars`' words. A state is a few values of fixed types; an
+element that takes no part becomes the neutral state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from redlang.codegen.cuda.frame import CODES
+from redlang.codegen.cuda.values import constant
+from redlang.errors import InternalError
+from redlang.ir.program import Monoid
+from redlang.ir.types import DType, Type
+
+Lines = list[str]
+Text = Callable[..., tuple[Lines, list[str]]]
+"""Lines, and the texts of the results, for texts of the operands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folding:
+    """How one reduction works on a target.
+
+    Attributes:
+        codes: Type codes of the state's values.
+        neutral: Their texts for nothing at all.
+        lift: From an element's values (and its index, if `indexed`) to a state.
+        combine: From the values of a left and a right state to one.
+        finish: From a state to the results.
+        results: Type codes of the results.
+        indexed: Whether `lift` takes the element's row-major index (i64) last.
+        ordered: Whether the left state must hold the earlier elements.
+    """
+
+    codes: tuple[str, ...]
+    neutral: tuple[str, ...]
+    lift: Text
+    combine: Text
+    finish: Text
+    results: tuple[str, ...]
+    indexed: bool = False
+    ordered: bool = False
+
+
+def folding(op: str, types: Sequence[Type], element: DType, monoid: Monoid | None) -> Folding:
+    """Return how a reduction works.
+
+    Args:
+        op: A reduction of `ir.operators`, `mantissa` or `monoid`; not `topk`.
+        types: The types of its results.
+        element: The compute type of its operand.
+        monoid: The user's monoid.
+    """
+    code = CODES[types[0].dtype.name]
+    match op:
+        case "sum" if element.kind != "bool":
+            return _simple(code, constant(0, code), lambda a, b: f"{a} + {b}")
+        case "prod" if element.kind != "float":
+            return _simple(code, constant(1, code), lambda a, b: f"{a} * {b}")
+        case "prod":
+            return _product(code, scaled=True)
+        case "mantissa":
+            return _product(code, scaled=False)
+        case "max":
+            return _simple(code, _worst(element, code, "max"), lambda a, b: f"maximum({a}, {b})")
+        case "min":
+            return _simple(code, _worst(element, code, "min"), lambda a, b: f"minimum({a}, {b})")
+        case "any" | "all":
+            word = "logical_or" if op == "any" else "logical_and"
+            return _truth(word, op == "all")
+        case "count":
+            return _count()
+        case "argmax" | "argmin":
+            return _extreme_index(code, element, op)
+        case _:
+            raise InternalError(f"no folding for {op!r} of {element}")
+
+
+def _simple(code: str, neutral: str, join: Callable[[str, str], str]) -> Folding:
+    return Folding(
+        codes=(code,),
+        neutral=(neutral,),
+        lift=lambda value: ([], [value]),
+        combine=lambda a, b: ([], [join(a, b)]),
+        finish=lambda value: ([], [value]),
+        results=(code,),
+    )
+
+
+def _truth(word: str, neutral: bool) -> Folding:
+    return Folding(
+        codes=("bool",),
+        neutral=(str(neutral),),
+        lift=lambda value: ([], [f"to_bool({value})"]),
+        combine=lambda a, b: ([], [f"{word}({a}, {b})"]),
+        finish=lambda value: ([], [value]),
+        results=("bool",),
+    )
+
+
+def _count() -> Folding:
+    # A tile has fewer than 2^31 elements, so it is counted in 32 bits.
+    return Folding(
+        codes=("i32",),
+        neutral=("i32(0)",),
+        lift=lambda value: ([], [f"to_i32(to_bool({value}))"]),
+        combine=lambda a, b: ([], [f"{a} + {b}"]),
+        finish=lambda value: ([], [f"to_i64({value})"]),
+        results=("i64",),
+    )
+
+
+def _product(code: str, *, scaled: bool) -> Folding:
+    """Keep mantissa and exponent apart, so that no partial product over- or underflows."""
+
+    def lift(value: str) -> tuple[Lines, list[str]]:
+        return [], [f"mantissa_of({value})", f"exponent_of({value})"]
+
+    def combine(a: str, i: str, b: str, j: str) -> tuple[Lines, list[str]]:
+        lines = [f"p = {a} * {b}"]
+        return lines, ["mantissa_of(p)", f"{i} + {j} + exponent_of(p)"]
+
+    def finish(mantissa: str, exponent: str) -> tuple[Lines, list[str]]:
+        whole = [f"ldexp({mantissa}, {exponent})"]
+        return [], whole if scaled else [mantissa, exponent]
+
+    one = (constant(0.5, code), "i64(1)")
+    results = (code,) if scaled else (code, "i64")
+    return Folding((code, "i64"), one, lift, combine, finish, results)
+
+
+def _worst(element: DType, code: str, op: str) -> str:
+    """Return what every element beats: the identity of max or min."""
+    if element.kind == "float":
+        return constant(float("-inf" if op == "max" else "inf"), code)
+    if element.kind == "bool":
+        return str(op == "min")
+    unsigned = code == "u64"
+    low, high = (0, (1 << 64) - 1) if unsigned else (-(1 << 63), (1 << 63) - 1)
+    return constant(low if op == "max" else high, code)
+
+
+def _extreme_index(code: str, element: DType, op: str) -> Folding:
+    """A value and its index, -1 for none: NaN beats all, the smaller index wins ties."""
+    sign = ">" if op == "argmax" else "<"
+    is_float = element.kind == "float"
+
+    def combine(a: str, i: str, b: str, j: str) -> tuple[Lines, list[str]]:
+        beats = f"{b} {sign} {a}"
+        equal = f"{b} == {a}"
+        if is_float:
+            beats = f"logical_or({beats}, logical_and(is_nan({b}), logical_not(is_nan({a}))))"
+            beats = f"logical_and({beats}, logical_not(is_nan({a})))"
+            equal = f"logical_or({equal}, logical_and(is_nan({b}), is_nan({a})))"
+        # As unsigned numbers, no index (-1) is the largest of all.
+        earlier = f"to_u64({j}) < to_u64({i})"
+        lines = [
+            f"beats = {beats}",
+            f"beats = logical_or(beats, logical_and({equal}, {earlier}))",
+            f"some = {j} >= 0",
+            f"none = {i} < 0",
+            "take = logical_and(some, logical_or(none, beats))",
+        ]
+        return lines, [f"select(take, {b}, {a})", f"select(take, {j}, {i})"]
+
+    return Folding(
+        codes=(code, "i64"),
+        neutral=(_worst(element, code, op[3:]), "i64(-1)"),
+        lift=lambda value, index: ([], [value, index]),
+        combine=combine,
+        finish=lambda value, index: ([], [value, index]),
+        results=(code, "i64"),
+        indexed=True,
+    )
