@@ -16,6 +16,7 @@ from redlang.errors import BackendError, KernelSyntaxError
 if TYPE_CHECKING:
     from redlang.algebra.fuse import Fusion
     from redlang.definition import Definition
+    from redlang.explanation import Explanation
     from redlang.frontend.scope import NamesScope
     from redlang.frontend.syntax import Parameter, Syntax
     from redlang.ir.program import Program
@@ -215,7 +216,7 @@ class Machine:
 
     @property
     def program(self) -> Program:
-        """The program of the last kind of call, or the one for f32 arrays."""
+        """The program of the last kind of call, as resolved, or the one for f32 arrays."""
         call = self.history.call
         return call.program if call is not None else self.caller.resolve().program
 
@@ -253,3 +254,58 @@ def reference(
         store=precision == "declared",
     )
     return results[0] if len(results) == 1 else results
+
+
+# Looking inside
+
+
+def explain(machine: Machine, stage: str | None) -> Explanation:
+    """Return what became of a kernel; see `Kernel.explain`.
+
+    Raises:
+        ValueError: There is no such stage.
+    """
+    from redlang.explanation import explain as explained
+    from redlang.frontend.unparse import unparse
+
+    if stage is not None and stage not in STAGES:
+        raise ValueError(f"stage={stage!r}: choose one of {', '.join(map(repr, STAGES))}")
+    program = machine.program
+    syntax = unparse(machine.caller.declared.syntax)
+    compiler = machine.compiler(program)
+    return explained(syntax, program, compiler, machine.history.extents, stage)
+
+
+def source(machine: Machine, target: str) -> str:
+    """Return generated text; see `Kernel.source`.
+
+    Raises:
+        BackendError: There is no such target.
+    """
+    from redlang.codegen.cpu import emit
+    from redlang.explanation import typical_extents
+
+    if target != "cpu":
+        raise BackendError(f"there is no target {target!r} here", hint="ask for 'cpu'")
+    compiler = machine.compiler(machine.program)
+    extents = machine.history.extents or typical_extents(compiler.program)
+    loops = compiler.loops(compiler.choice(extents))
+    return emit(loops, source=machine.caller.declared.source).text
+
+
+def sweeps(machine: Machine) -> tuple[tuple[tuple[str, tuple[str, ...]], ...], ...]:
+    """Return the axes and stages of each sweep, kernel by kernel."""
+    compiler = machine.compiler(machine.program)
+    return tuple(
+        tuple((", ".join(sweep.axes), sweep.stages) for sweep in nest.sweeps)
+        for nest in compiler.nests[0]
+        if nest.sweeps
+    )
+
+
+def html(kernel: object) -> str | None:
+    """Return how a notebook shows a kernel: by its text."""
+    from html import escape
+
+    text = getattr(kernel, "text", "")
+    return f"<pre>{escape(text)}</pre>" if text else None

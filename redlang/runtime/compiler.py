@@ -96,35 +96,40 @@ class Compiler:
         self._codes: dict[object, Code] = {}
 
     @functools.cached_property
-    def fusion(self) -> Derived:
+    def derived(self) -> Derived:
         """The sweeps of the program, with their proofs."""
         return derive(self.program, self.fuse, self.prove)
 
     @functools.cached_property
     def nests(self) -> tuple[tuple[Nest, ...], tuple[Nest, ...]]:
         """The program's nests with incremental sweeps, and with one sweep a dependent stage."""
-        separate = derive(self.fusion.program, "never", self.prove)
-        return (
-            find_nests(self.fusion.program, self.fusion.sweeps),
-            find_nests(separate.program, separate.sweeps),
-        )
+        together = find_nests(self.derived.program, self.derived.sweeps)
+        apart = derive(self.program, "never", self.prove)
+        if apart.program != self.derived.program:
+            return together, ()
+        return together, find_nests(apart.program, apart.sweeps)
 
     def choice(self, extents: Mapping[str, int]) -> Choice:
         """Return the plan for these extents."""
-        return choose_plan(self.fusion.program, *self.nests, extents)
+        return choose_plan(self.derived.program, *self.nests, extents)
 
     def loops(self, choice: Choice) -> Loops:
         """Return the loops of a plan."""
-        return lower(self.fusion.program, choice.nests, choice.plan)
+        return lower(self.derived.program, choice.nests, choice.plan)
 
-    def find(self, extents: Mapping[str, int], unit: Mapping[str, str | None]) -> Found:
-        """Return machine code for these extents and this layout."""
-        choice = self.choice(extents)
-        segments = {
+    @staticmethod
+    def segments(choice: Choice, extents: Mapping[str, int]) -> dict[str, int]:
+        """Return into how many segments each cut axis goes, by the axis that numbers them."""
+        return {
             segment_axis(nest.segmented): segment_count(nest, extents)
             for nest in choice.plan.nests
             if nest.segmented is not None
         }
+
+    def find(self, extents: Mapping[str, int], unit: Mapping[str, str | None]) -> Found:
+        """Return machine code for these extents and this layout."""
+        choice = self.choice(extents)
+        segments = self.segments(choice, extents)
         key = (choice.plan, tuple(unit.items()))
         if key not in self._codes:
             self._codes[key] = self._code(choice, unit, extents)

@@ -1,0 +1,168 @@
+"""What became of a kernel, in words: the text of `Kernel.explain`.
+
+A section for each stage. The default leaves out the syntax, which the reader wrote, and the loops,
+which are long.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, assert_never
+
+from redlang.algebra.verdicts import Fused, Refuted, StageVerdict, Undecided
+from redlang.ir.extents import extent_value
+from redlang.ir.loops_printing import loops_text
+from redlang.ir.printing import to_text
+from redlang.ir.program import Program, ScalarParam
+from redlang.schedule.plan import NestPlan
+
+if TYPE_CHECKING:
+    from redlang.runtime.compiler import Compiler
+    from redlang.schedule.nests import Nest
+
+TYPICAL = 1024
+"""The extent of an axis that no call has given one."""
+
+READABLE = ("program", "fuse", "plan")
+
+
+class Explanation(str):
+    """Text with sections; notebooks show them under headings.
+
+    Attributes:
+        sections: Title and text of each.
+    """
+
+    sections: tuple[tuple[str, str], ...]
+
+    def __new__(cls, sections: tuple[tuple[str, str], ...]) -> Explanation:
+        """Join `sections` into one text."""
+        if len(sections) == 1:
+            text = sections[0][1]
+        else:
+            text = "\n".join(f"{title}\n{'-' * len(title)}\n{body}" for title, body in sections)
+        self = super().__new__(cls, text)
+        self.sections = sections
+        return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Explanation, (self.sections,))
+
+    def _repr_html_(self) -> str:
+        parts = [f"<h4>{html.escape(t)}</h4><pre>{html.escape(b)}</pre>" for t, b in self.sections]
+        return f"<div class='redlang'>{''.join(parts)}</div>"
+
+
+def explain(
+    syntax: str,
+    program: Program,
+    compiler: Compiler,
+    extents: Mapping[str, int] | None,
+    stage: str | None,
+) -> Explanation:
+    """Return the explanation of one stage, or of those that a reader needs.
+
+    Args:
+        syntax: The kernel as it was parsed.
+        program: Its program, as resolved.
+        compiler: What compiles it.
+        extents: Those of the last call.
+        stage: One of `pipeline.STAGES`, or None.
+    """
+    known = extents if extents is not None else typical_extents(compiler.program)
+    writers = {
+        "syntax": lambda: syntax,
+        "program": lambda: to_text(program),
+        "fuse": lambda: fuse_text(compiler),
+        "plan": lambda: plan_text(compiler, known),
+        "loops": lambda: loops_text(compiler.loops(compiler.choice(known))),
+    }
+    chosen = READABLE if stage is None else (stage,)
+    return Explanation(tuple((name, writers[name]().rstrip() + "\n") for name in chosen))
+
+
+def typical_extents(program: Program) -> dict[str, int]:
+    """Return extents for a program that has not been called: large where arrays decide."""
+    extents = {a.name: a.extent for a in program.axes if isinstance(a.extent, int)}
+    extents |= {a.name: TYPICAL for a in program.axes if a.extent is None}
+    for axis in program.axes:
+        if axis.extent is not None and not isinstance(axis.extent, int):
+            scalars = {p.name: 8 for p in program.params if isinstance(p, ScalarParam)}
+            extents[axis.name] = max(0, extent_value(axis.extent, extents, scalars))
+    return extents
+
+
+def fuse_text(compiler: Compiler) -> str:
+    """Return the verdict on each stage, with its proof, and the sweeps that follow."""
+    lines = []
+    for verdict in compiler.derived.verdicts:
+        lines += [*_verdict(verdict), ""]
+    number = 0
+    for nest in compiler.nests[0]:
+        for sweep in (*nest.inner, *nest.sweeps):
+            number += 1
+            inner = " (inside another)" if sweep in nest.inner else ""
+            stages = ", ".join(sweep.stages)
+            lines.append(f"sweep {number} over {', '.join(sweep.axes)}{inner}: {stages}")
+    return "\n".join(lines)
+
+
+def _verdict(verdict: StageVerdict) -> Iterator[str]:
+    match verdict:
+        case Fused(stage, axes, state, transport, merge, finish, proof):
+            yield f"{stage}: fused over {', '.join(axes)}"
+            yield from _named("state", state)
+            yield from _named("moves by", transport)
+            yield from _named("merge", (merge,))
+            yield from _named("finish", (finish,))
+            yield from _named("shown", (proof.obligation,))
+            yield from _named("assuming", proof.assumptions)
+            yield from _named("identity", proof.identities)
+            how = [proof.method] if proof.method else []
+            if proof.samples:
+                checked = f"checked on {proof.samples} points at {proof.digits} digits"
+                how.append(f"{checked}, seed {proof.seed}")
+            yield from _named("by", tuple(how))
+        case Refuted(stage, obligation, witness):
+            yield f"{stage}: refuted, another sweep"
+            yield from _named("broken", (obligation,))
+            yield from _named("by", (str(witness),))
+        case Undecided(stage, obligation):
+            yield f"{stage}: undecided, another sweep"
+            yield from _named("open", (obligation,))
+        case _:
+            assert_never(verdict)
+
+
+def _named(name: str, lines: tuple[str, ...]) -> Iterator[str]:
+    for i, line in enumerate(lines):
+        yield f"  {name if i == 0 else '':<9} {line}"
+
+
+def plan_text(compiler: Compiler, extents: Mapping[str, int]) -> str:
+    """Return the plan for some extents, nest by nest."""
+    choice = compiler.choice(extents)
+    sizes = ", ".join(f"{axis} = {extent}" for axis, extent in extents.items())
+    lines = [f"plan of {compiler.program.name} for {sizes}"]
+    segments = compiler.segments(choice, extents)
+    for number, (nest, plan) in enumerate(zip(choice.nests, choice.plan.nests, strict=True)):
+        lines += _nest(number, nest, plan, segments)
+    return "\n".join(lines)
+
+
+def _nest(number: int, nest: Nest, plan: NestPlan, segments: Mapping[str, int]) -> Iterator[str]:
+    grid = ", ".join(f"{g.axis} by {g.tile}" for g in plan.grid) or "one unit"
+    yield f"kernel {number}: {plan.kind}"
+    yield f"  grid      {grid}"
+    for axis, tile in plan.tiles:
+        yield f"  loop      {axis} by {tile}"
+    if plan.resident:
+        yield f"  resident  {', '.join(plan.resident)}"
+    if plan.segmented is not None:
+        count = ", ".join(map(str, segments.values()))
+        yield f"  segments  {plan.segmented} in {count}, merged in order"
+    for i, sweep in enumerate(nest.sweeps):
+        yield f"  sweep {i + 1}   over {', '.join(sweep.axes)}: {', '.join(sweep.stages)}"
+    for i in nest.results:
+        yield f"  stores    result {i}"
