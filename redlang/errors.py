@@ -141,7 +141,9 @@ def report(errors: Sequence[RedlangError], source: SourceText) -> None:
     """Raise the first of `errors` with the rest attached; do nothing if there are none."""
     if not errors:
         return
-    placed = [error.with_source(source) for error in errors]
+    # An error caught on its way may have others below it.
+    flat = [each for error in errors for each in (error, *error.others)]
+    placed = [error.with_source(source) for error in flat]
     placed.sort(key=lambda error: error.span.start if error.span else 0)
     first, *others = placed
     first.others = tuple(others)
