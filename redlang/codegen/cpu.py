@@ -373,13 +373,13 @@ class KernelEmitter:
 
     def read(self, name: str, slot: str | None = None) -> str:
         """Return the current element of a value."""
-        if not self.storage[name].in_memory:
+        if name in self.standing_in or not self.storage[name].in_memory:
             return self.variable(name)
         return f"load({self.spot(name, slot)})"
 
     def write(self, name: str, text: str, slot: str | None = None) -> None:
         """Write the current element of a value."""
-        if not self.storage[name].in_memory:
+        if name in self.standing_in or not self.storage[name].in_memory:
             self.writer.line(f"{self.variable(name)} = {text}")
         else:
             self.writer.line(f"store({self.spot(name, slot)}, {text})")
@@ -444,57 +444,59 @@ class KernelEmitter:
             self.indices[axis] = before
 
     def elements(self, node: For) -> None:
-        """Write a loop over the elements of a range."""
+        """Write a loop over the elements of a range.
+
+        What it folds is held in local variables. Sums of floats are cut into blocks, which keeps
+        the chains of additions short.
+        """
         current = self.range_of(node.axis)
         index = self.names.fresh(node.axis)
-        sums = self._blocked_sums(node)
+        folds = self._folds(node)
+        sums = [fold for fold in folds if _adds_floats(fold)]
         unbounded = not isinstance(current.capacity, int) or current.capacity > SUM_BLOCK
-        if not sums or not (unbounded or any(self._continues(f, node.axis) for f in sums)):
-            with self.inside(node.axis, index, current.first, current.stop):
-                self.nodes(node.body)
+        blocked = bool(sums) and unbounded
+        parts = [
+            fold
+            for fold in folds
+            if self.storage[fold.names[0]].in_memory
+            or (fold in sums and (blocked or self._continues(fold, node.axis)))
+        ]
+        if not blocked:
+            self._partial(node, index, current.first, current.stop, parts)
             return
-        # Partial sums keep the chains of additions short.
-        totals = {fold.names[0]: self.variable(fold.names[0]) for fold in sums}
-        parts = {name: self.names.fresh(f"{total}_part") for name, total in totals.items()}
-        if unbounded:
-            block = self.names.fresh(f"{node.axis}_block")
+        block = self.names.fresh(f"{node.axis}_block")
+        header = f"for {block} in range({current.first}, {current.stop}, {SUM_BLOCK}):"
+        with self.writer.loop(header):
             end = f"min({block} + {SUM_BLOCK}, {current.stop})"
-            header = f"for {block} in range({current.first}, {current.stop}, {SUM_BLOCK}):"
-            with self.writer.loop(header):
-                self._partial(node, index, block, end, totals, parts)
-        else:
-            self._partial(node, index, current.first, current.stop, totals, parts)
+            self._partial(node, index, block, end, parts)
 
     def _partial(
-        self,
-        node: For,
-        index: str,
-        first: str,
-        stop: str,
-        totals: Mapping[str, str],
-        parts: Mapping[str, str],
+        self, node: For, index: str, first: str, stop: str, parts: list[loops.Fold]
     ) -> None:
-        """Write a loop whose sums go to partial accumulators, and add those to the totals."""
-        for name, part in parts.items():
-            self.writer.line(f"{part} = {number(0, self.tree.types[name].dtype)}")
-        self.standing_in |= parts
+        """Write a loop that folds into variables of its own, and join those with the results."""
+        own = {fold.names[0]: self.names.fresh(f"{fold.names[0]}_part") for fold in parts}
+        for fold in parts:
+            (identity,) = reductions.identities(fold.op, [fold.types[0].dtype])
+            self.writer.line(f"{own[fold.names[0]]} = {identity}")
+        self.standing_in |= own
         with self.inside(node.axis, index, first, stop):
             self.nodes(node.body)
-        for name, part in parts.items():
+        for name in own:
             del self.standing_in[name]
-            self.writer.line(f"{totals[name]} = {totals[name]} + {part}")
+        for fold in parts:
+            (name,) = fold.names
+            joined = reductions.joined(fold.op, self.read(name), own[name], fold.types[0].dtype)
+            self.write(name, joined)
 
-    def _blocked_sums(self, node: For) -> list[loops.Fold]:
-        """Return the float sums that a loop adds up in local variables."""
+    def _folds(self, node: For) -> list[loops.Fold]:
+        """Return the folds with one plain result that a loop itself runs."""
         return [
             leaf.step
             for leaf in node.body
             if isinstance(leaf, Leaf)
             and isinstance(leaf.step, loops.Fold)
-            and leaf.step.op == "sum"
+            and leaf.step.op in reductions.SIMPLE
             and node.axis in leaf.step.over
-            and leaf.step.types[0].dtype.kind == "float"
-            and not self.storage[leaf.step.names[0]].in_memory
         ]
 
     def _continues(self, fold: loops.Fold, axis: str) -> bool:
@@ -669,3 +671,7 @@ class KernelEmitter:
 
 def _is_free_of(text: str, name: str) -> bool:
     return re.search(rf"\b{name}\b", text) is None
+
+
+def _adds_floats(fold: loops.Fold) -> bool:
+    return fold.op == "sum" and fold.types[0].dtype.kind == "float"

@@ -16,11 +16,12 @@ from redlang.codegen.nesting import (
     Multiply,
     Node,
     Tiles,
+    dependences,
     innermost,
     loop_order,
     nest,
 )
-from redlang.codegen.steps import Assign, Step, step_writes
+from redlang.codegen.steps import Assign, Step, step_reads, step_writes
 from redlang.ir import loops, walk
 from redlang.ir.program import Apply, ArrayParam, Expr, Index, Literal, Load, Ref
 from redlang.ir.types import BOOL, DType, Type
@@ -73,6 +74,44 @@ def statements(body: Iterable[loops.Statement]) -> Iterator[loops.Statement]:
                 pass
 
 
+class _Straight:
+    """Steps of a straight line, cut by matrix products.
+
+    A step moves in front of products that it has nothing to do with, to share loops with the steps
+    there.
+    """
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin a new line."""
+        self._steps: list[list[Step]] = [[]]
+        self._products: list[tuple[loops.Contract, Node]] = []
+
+    def add(self, step: Step) -> None:
+        """Put a step into the earliest part that its dependences allow."""
+        place = len(self._steps) - 1
+        while place > 0 and not any(dependences(s, step) for s in self._steps[place]):
+            contract, _ = self._products[place - 1]
+            reads = frozenset[str]().union(*map(walk.refs, tidy.expressions(contract)))
+            used = {contract.name}
+            if (step_reads(step) | step_writes(step)) & used or step_writes(step) & reads:
+                break
+            place -= 1
+        self._steps[place].append(step)
+
+    def close(self, contract: loops.Contract, product: Node) -> None:
+        """Put a product behind all steps so far."""
+        self._products.append((contract, product))
+        self._steps.append([])
+
+    def parts(self) -> Iterator[tuple[list[Step], Node | None]]:
+        """Yield each part's steps with the product behind them."""
+        products = [*(product for _, product in self._products), None]
+        yield from zip(self._steps, products, strict=True)
+
+
 @dataclass(slots=True)
 class _Values:
     """Types and slots of a kernel's values."""
@@ -108,6 +147,9 @@ def _values(kernel: loops.Kernel) -> _Values:
                 if one in lists:
                     lists.setdefault(other, lists[one])
     named = _slot_axes(kernel, lists, found.types)
+    joins = [s for s in statements(kernel.body) if isinstance(s, loops.Combine) and s.op == "topk"]
+    for join in joins:
+        linked += zip(join.names * 2, (*join.left, *join.right), strict=True)
     groups = _linked_groups(lists, linked)
     for name, k in lists.items():
         # Lists that are copied into each other count their slots by one axis.
@@ -123,9 +165,13 @@ def _values(kernel: loops.Kernel) -> _Values:
 def _slot_axes(
     kernel: loops.Kernel, lists: Mapping[str, int], types: Mapping[str, Type]
 ) -> dict[str, str]:
-    """Return the axis by which each list is read, where an expression reads its slots."""
+    """Return the slot axis of lists that show it: in their type, or where a `Ref` reads them."""
     found: dict[str, str] = {}
     for statement in statements(kernel.body):
+        if isinstance(statement, loops.Fold) and statement.op == "topk":
+            read = {a for expr in tidy.expressions(statement) for a in expr.type.axes}
+            more = [a for a in statement.types[0].axes if a not in read]
+            found |= dict.fromkeys(statement.names, more[-1]) if more else {}
         for expr in tidy.expressions(statement):
             for node in walk.nodes(expr):
                 if isinstance(node, Ref) and node.name in lists:
@@ -151,7 +197,8 @@ class _Builder:
     def __init__(
         self, program_loops: loops.Loops, kernel: loops.Kernel, unit: dict[str, str | None]
     ) -> None:
-        self.kernel = kernel
+        self.kernel = replace(kernel, body=without_unread(kernel.body))
+        kernel = self.kernel
         program = program_loops.program
         self.arrays: dict[str, DType] = {
             p.name: p.dtype for p in program.params if isinstance(p, ArrayParam)
@@ -239,11 +286,14 @@ class _Builder:
 
     def _body(self, body: Iterable[loops.Statement], fixed: frozenset[str]) -> list[Node]:
         nodes: list[Node] = []
-        pending: list[Step] = []
+        straight = _Straight()
 
         def flush() -> None:
-            nodes.extend(self._nest(pending, fixed))
-            pending.clear()
+            for steps, product in straight.parts():
+                nodes.extend(self._nest(steps, fixed))
+                if product is not None:
+                    nodes.append(product)
+            straight.clear()
 
         for statement in body:
             match statement:
@@ -257,12 +307,13 @@ class _Builder:
                     nodes.append(If(statement, *sides))
                 case loops.Contract():
                     steps, product = self._contract(statement, fixed)
-                    pending += steps
+                    for step in steps:
+                        straight.add(step)
                     if product is not None:
-                        flush()
-                        nodes.append(product)
+                        straight.close(statement, product)
                 case _:
-                    pending += self._steps(statement)
+                    for step in self._steps(statement):
+                        straight.add(step)
         flush()
         return nodes
 
@@ -350,6 +401,37 @@ class _Builder:
                 self._define(name, type_)
                 steps.append(Assign(name, expr, type_))
                 return Ref(name, type_)
+
+
+def without_unread(body: tuple[loops.Statement, ...]) -> tuple[loops.Statement, ...]:
+    """Return a body without values that nothing reads, in all scopes."""
+    while True:
+        read = frozenset[str]().union(*map(tidy.reads, body))
+        kept = _keep(body, read)
+        if kept == body:
+            return body
+        body = kept
+
+
+def _keep(
+    body: tuple[loops.Statement, ...], read: frozenset[str]
+) -> tuple[loops.Statement, ...]:
+    kept: list[loops.Statement] = []
+    for statement in body:
+        match statement:
+            case loops.Loop(body=inner):
+                kept.append(replace(statement, body=_keep(inner, read)))
+            case loops.Branch(then=then, otherwise=otherwise):
+                sides = _keep(then, read), _keep(otherwise, read)
+                kept.append(replace(statement, then=sides[0], otherwise=sides[1]))
+            case loops.Store():
+                kept.append(statement)
+            case loops.Commit(pairs=pairs):
+                used = tuple(pair for pair in pairs if pair[0] in read)
+                kept += [loops.Commit(used)] if used else []
+            case _:
+                kept += [statement] if tidy.writes(statement) & read else []
+    return tuple(kept)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from redlang.codegen.cpu import KernelEmitter
 
 
+SIMPLE = frozenset({"sum", "prod", "max", "min", "any", "all", "count"})
+"""Reductions with one result, whose elements may join in any order."""
+
+
 def begin(fold: loops.Fold, to: KernelEmitter) -> None:
     """Write the results of a fold over nothing."""
     match fold.op:
@@ -74,7 +78,7 @@ def fold(step: loops.Fold, to: KernelEmitter) -> None:
     """Write how the current element joins the results so far."""
     to.writer.origin(step.values[0].span)
     match step.op:
-        case "sum" | "prod" | "max" | "min" | "any" | "all" | "count":
+        case op if op in SIMPLE:
             _simple(step, to)
         case "mantissa":
             _scaled_product(step, to)
