@@ -13,7 +13,7 @@ from redlang.frontend.builtins import ELEMENTS, SCALARS
 from redlang.frontend.draft import Frame
 from redlang.frontend.signature import check_name
 from redlang.frontend.typing import cast, coerce, promote, require_bool
-from redlang.frontend.wording import are, counted, named
+from redlang.frontend.wording import are, counted, letters, named
 from redlang.ir.program import Expr, Reduce
 from redlang.ir.types import BOOL, DTYPES
 from redlang.source import Span
@@ -27,7 +27,11 @@ def builtin(frame: Frame, node: syntax.Call, operands: Sequence[Expr] | None) ->
     """
     text, span = node.function.text, frame.at(node.span)
     if node.axes:
-        raise AxisError(f"{text} reduces nothing and takes no axes", span=node.axes[0].span)
+        raise AxisError(
+            f"{text} reduces nothing and takes no axes",
+            hint=f"it acts on each element: {_usage(text)}",
+            span=node.axes[0].span,
+        )
     if node.keywords:
         raise KernelSyntaxError(f"{text} takes no keywords", span=node.keywords[0].span)
     if text in SCALARS:
@@ -53,7 +57,7 @@ def _check_arity(text: str, number: int, span: Span) -> None:
     arity = {"fill": (2,), "where": (2, 3)}.get(text, (ELEMENTS.get(text, 1),))
     if number in arity:
         return
-    hint = ""
+    hint = _usage(text)
     if text in ("minimum", "maximum") and number == 1:
         hint = f"to reduce an axis write {text[:3]}[n](x)"
     elif text == "fill":
@@ -61,6 +65,13 @@ def _check_arity(text: str, number: int, span: Span) -> None:
     wanted = " or ".join((*map(str, arity[:-1]), counted(arity[-1], "argument")))
     problem = f"{text} takes {wanted}, and {number} {are(number)} given"
     raise DTypeError(problem, hint=hint, span=span)
+
+
+def _usage(text: str) -> str:
+    """Return how an element function is called."""
+    named = {"clip": "x, low, high", "where": "c, a, b", "fill": "x, 0"}
+    arity = ELEMENTS.get(text, 1)
+    return f"{text}({named.get(text) or ('x' if arity == 1 else letters(arity))})"
 
 
 def _fill(frame: Frame, operand: Expr, value: Expr, span: Span) -> Expr:

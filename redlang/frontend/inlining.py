@@ -37,7 +37,9 @@ def inline(
     name = function.name
     if any(function is active for active in draft.active):
         raise UnknownNameError(
-            f"{name} calls itself; macros and kernels do not recurse", span=node.function.span
+            f"{name} calls itself",
+            hint="macros and kernels do not recurse: a body is put in the place of each call",
+            span=node.function.span,
         )
     frame = Frame(
         draft,

@@ -121,6 +121,7 @@ class _Resolver:
             raise DTypeError(
                 f"{method} of monoid {self.entity.syntax.name} gives "
                 f"{counted(len(parts), 'part')}, and init gives {len(states)}",
+                hint="init, lift and combine return the same parts",
                 span=self.node.span,
             )
 

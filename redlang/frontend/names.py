@@ -127,7 +127,9 @@ def function(frame: Frame, text: str, span: Span) -> Callable:
             return entity
         case None:
             if text == frame.draft.name:
-                raise UnknownNameError(f"{text} calls itself; kernels do not recurse", span=span)
+                raise UnknownNameError(
+                    f"{text} calls itself", hint="kernels do not recurse", span=span
+                )
             candidates = [*BUILTINS, *frame.scope.candidates(text)]
             hint = did_you_mean(text.rpartition(".")[2], candidates)
             hint = hint or "a function of your own is a macro: decorate it with @redlang.function"
@@ -206,13 +208,17 @@ def _foreign(entity: outside.Foreign, text: str, span: Span) -> RedlangError:
             span=span,
         )
     return UnknownNameError(
-        f"{text} is {entity.what}, and only numbers can be used from outside", span=span
+        f"{text} is {entity.what}, and only numbers can be used from outside",
+        hint="" if entity.callable else "pass numbers and arrays as parameters",
+        span=span,
     )
 
 
 def _unknown(frame: Frame, text: str, span: Span) -> RedlangError:
     candidates = [*frame.known(), *CONSTANTS, *frame.scope.candidates(text)]
     hint = did_you_mean(text, candidates)
+    if not hint and "." not in text:
+        hint = f"define the number outside, or make it a parameter: {text}: float"
     return UnknownNameError(
         f"{text} is no parameter, axis, local, builtin or number from outside",
         hint=hint,

@@ -55,7 +55,7 @@ def check_axes(op: str, axes: Sequence[str], operands: Sequence[Expr], span: Spa
         )
     for position, axis in enumerate(axes):
         if axis in axes[:position]:
-            raise AxisError(f"{op} names axis {axis} twice", span=span)
+            raise AxisError(f"{op} names axis {axis} twice", hint="once is enough", span=span)
         if axis.isdigit() or axis.partition(".")[0].isdigit():
             raise AxisError(
                 f"the axis of extent {axis} has no name and cannot be reduced",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from redlang.errors import AbsenceError, AxisError, RedlangError
 from redlang.frontend import syntax
@@ -158,11 +158,25 @@ def _check_present(draft: Draft, value: Expr, ragged: Sequence[Expr], place: Spa
     _, conditions = draft.presence.split(value)
     if all(condition in ragged for condition in conditions):
         return
+    array = _missing_read(draft, value)
     raise AbsenceError(
-        "the result may be absent in places",
-        hint="give those elements a value: fill(..., 0), or where(c, a, b) with both branches",
+        f"{array}[...] is absent where a subscript lies outside its axis"
+        if array is not None
+        else "the result may be absent in places",
+        hint="give those elements a value: fill(..., 0)"
+        if array is not None
+        else "give those elements a value: fill(..., 0), or where(c, a, b) with both branches",
         span=place,
     )
+
+
+def _missing_read(draft: Draft, value: Expr) -> str | None:
+    """Return an array whose reads make `value` absent, if nothing else does."""
+    nodes = list(_depends(draft, value))
+    if any(isinstance(node, Mask) for node in nodes):
+        return None
+    reads = (node for node in nodes if isinstance(node, Load) and any(node.guarded))
+    return next((read.array for read in reads), None)
 
 
 def result_dtype(draft: Draft, value: Expr) -> DType:
@@ -195,15 +209,18 @@ def _outermost_cast(draft: Draft, value: Expr) -> Cast | None:
 
 def _arrays(draft: Draft, value: Expr) -> list[ArrayParam]:
     """Return the array parameters that `value` depends on, through definitions."""
-    names: dict[str, None] = {}
+    names = {node.array for node in _depends(draft, value) if isinstance(node, Load)}
+    params = [param for name, param in draft.params.items() if name in names]
+    return [param for param in params if isinstance(param, ArrayParam)]
+
+
+def _depends(draft: Draft, value: Expr) -> Iterator[Expr]:
+    """Yield the nodes that `value` is made of, through definitions."""
     done: set[str] = set()
     queue: list[Expr] = [value]
     while queue:
         for node in walk.nodes(queue.pop()):
-            if isinstance(node, Load):
-                names[node.array] = None
-            elif isinstance(node, Ref) and node.name not in done:
+            yield node
+            if isinstance(node, Ref) and node.name not in done:
                 done.add(node.name)
                 queue.extend(walk.expressions(draft.value_of(node)))
-    params = [draft.params[name] for name in names]
-    return [param for param in params if isinstance(param, ArrayParam)]

@@ -158,7 +158,9 @@ def _default(parameter: syntax.Parameter, kind: str) -> bool | int | float | Non
     if not fits:
         wanted = {"bool": "a bool", "float": "a float"}.get(kind, "an integer")
         raise DTypeError(
-            f"{parameter.name} is {wanted}, and its default is {value!r}", span=parameter.span
+            f"{parameter.name} is {wanted}, and its default is {value!r}",
+            hint="a default is a number of the parameter's kind",
+            span=parameter.span,
         )
     return float(value) if kind == "float" else value
 
@@ -212,9 +214,11 @@ def declare_extent(draft: Draft, name: str, extent: int | None, span: Span) -> N
         draft.declare(Axis(name, extent, span))
     elif extent is not None and known.extent != extent:
         if known.extent is not None:
-            what = "another extent" if not isinstance(known.extent, int) else str(known.extent)
+            what = known.extent if isinstance(known.extent, int) else "one that is computed"
             raise AxisError(
-                f"axis {name} has extent {extent} here, and extent {what} before", span=span
+                f"axis {name} has extent {extent} here, and {what} before",
+                hint="an axis has one extent; give one of them another name",
+                span=span,
             )
         draft.declare(Axis(name, extent, known.span))
 

@@ -5,8 +5,8 @@ import pytest
 from redlang.errors import RedlangError
 from redlang.frontend.parser import parse
 from redlang.frontend.resolve import Signature, resolve_fully
-from redlang.frontend.scope import Callee, Macro, NamesScope, UserMonoid
-from redlang.frontend.syntax import MonoidClass
+from redlang.frontend.scope import Callee, Entity, Macro, NamesScope, UserMonoid
+from redlang.frontend.syntax import Function, MonoidClass
 from redlang.ir.normalise import normalise
 from redlang.ir.printing import to_text
 from redlang.ir.types import DTYPES
@@ -19,13 +19,16 @@ class Outside:
 
     def __init__(self, text, file="other.py", **names):
         self.source = SourceText(text.strip("\n") + "\n", file)
-        self.syntax = parse(self.source)
-        scope = NamesScope((names,))
-        if isinstance(self.syntax, MonoidClass):
-            self.entity = UserMonoid(self.syntax, self.source, scope)
-        else:
-            kernel = any("kernel" in decorator.name for decorator in self.syntax.decorators)
-            self.entity = (Callee if kernel else Macro)(self.syntax, self.source, scope)
+        self.names: dict[str, object] = names
+        self.entity = self.entity_of(parse(self.source))
+
+    def entity_of(self, syntax) -> Entity:
+        """Return what a definition means to the kernels that name it."""
+        scope = NamesScope((self.names,))
+        if isinstance(syntax, MonoidClass):
+            return UserMonoid(syntax, self.source, scope)
+        kernel = any("kernel" in decorator.name for decorator in syntax.decorators)
+        return (Callee if kernel else Macro)(syntax, self.source, scope)
 
     def __redlang__(self):
         return self.entity
@@ -36,7 +39,9 @@ def resolution(text, names=None, *, dtypes=None, kinds=None, ragged=None):
     source = SourceText(text.strip("\n") + "\n", "k.py")
     storage = {name: DTYPES[dtype] for name, dtype in (dtypes or {}).items()}
     signature = Signature(storage, kinds or {}, ragged)
-    resolved = resolve_fully(parse(source), source, signature, NamesScope((names or {},)))
+    syntax = parse(source)
+    assert isinstance(syntax, Function)
+    resolved = resolve_fully(syntax, source, signature, NamesScope((names or {},)))
     verify(resolved.program)
     verify(normalise(resolved.program), "normalised")
     return resolved
@@ -68,6 +73,8 @@ def mistakes(text, names=None, **options):
         program(text, names, **options)
     found = []
     for error in (caught.value, *caught.value.others):
+        assert error.source is not None
+        assert error.span is not None
         line, column = error.source.position(error.span.start)
         found.append((line, column, error.problem, error.hint))
     return found

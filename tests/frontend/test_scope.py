@@ -33,6 +33,7 @@ from tests.frontend.resolving import Outside
 )
 def test_numbers_of_python_and_numpy_are_numbers(value, number):
     found = as_number(value)
+    assert found is not None
     assert found == number
     assert type(found.value) is type(number.value)
 
@@ -78,11 +79,12 @@ FACTOR = 3
 
 
 def test_a_functions_scope_is_its_closure_and_its_module():
-    inner = 2
+    inner: float = 2
 
     def function():
         return inner + FACTOR + later
 
+    assert isinstance(function, types.FunctionType)
     scope = scope_of(function)
     assert scope.find("inner") == Number(2, "int")
     assert scope.find("FACTOR") == Number(3, "int")

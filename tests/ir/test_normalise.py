@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -135,6 +137,7 @@ def test_a_ragged_result_keeps_its_condition():
     normal = normalise(program('def f(x: "(t g=4)") -> "(t g)":\n    return x * 2'))
     (result,) = normal.results
     assert to_text(result.value) == ("x[t, minimum(g, size((t g)) - t * size(g) - 1)] * 2.0")
+    assert result.condition is not None
     assert to_text(result.condition) == "t * size(g) + g < size((t g))"
 
 
@@ -259,7 +262,7 @@ def test_the_corpus_means_the_same(name):
     normal = normalise(kernel)
     verify(normal, "normalised")
     assert normalise(normal) == normal
-    arrays = CORPUS[name].inputs(np.random.default_rng(3))
+    arrays: dict[str, Any] = CORPUS[name].inputs(np.random.default_rng(3))
     for before, after in zip(interpret(kernel, arrays), interpret(normal, arrays), strict=True):
         np.testing.assert_allclose(before, after, rtol=1e-6)
 
@@ -307,7 +310,9 @@ def f(x: "m n", y: "m", z: "n", i: "i32[m]", s: float, w: "k"):
     verify(normal, "normalised")
     rng = np.random.default_rng(random.randrange(2**32))
     shapes = {"x": (rows, columns), "y": (rows,), "z": (columns,), "w": (2,)}
-    arrays = {name: rng.integers(-3, 4, shape) / 2 for name, shape in shapes.items()}
+    arrays: dict[str, Any] = {
+        name: rng.integers(-3, 4, shape) / 2 for name, shape in shapes.items()
+    }
     arrays["i"] = rng.integers(-2, columns + 3, rows)
     arrays["s"] = 1.0
     with np.errstate(all="ignore"):

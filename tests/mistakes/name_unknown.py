@@ -1,0 +1,8 @@
+"""A name that means nothing."""
+
+import redlang
+
+
+@redlang.kernel
+def kernel(x: "m n") -> "m n":
+    return x * epsilon
