@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import redlang
-from redlang.errors import KernelSyntaxError, RedlangError
+from redlang.errors import InternalError, KernelSyntaxError, PlanError, RedlangError
 from redlang.frontend.advice import EXPRESSIONS, OPERATORS, STATEMENTS
 from redlang.frontend.capture import from_text
 from redlang.frontend.parser import parse
@@ -44,6 +44,14 @@ def test_a_wrong_kernel_and_what_it_prints(path, request):
     if request.config.getoption("--renew-golden", default=False):
         expected.write_text(f"{printed}\n", encoding="utf-8")
     assert f"{printed}\n" == expected.read_text(encoding="utf-8")
+
+
+def test_every_kind_of_error_has_its_wrong_kernel():
+    printed = "\n".join(path.with_suffix(".txt").read_text(encoding="utf-8") for path in PAIRS)
+    # No kernel makes redlang contradict itself, and none holds a plan that is written by hand.
+    kinds = set(RedlangError.__subclasses__()) - {InternalError, PlanError}
+    silent = {kind for kind in kinds if not re.search(rf"(^|: ){kind.stage}: ", printed, re.M)}
+    assert not silent
 
 
 def mistakes(text):
