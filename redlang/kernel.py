@@ -179,17 +179,18 @@ class Kernel(_Defined):
         """For each kernel that runs, the axes and stages of each sweep over the data."""
         return pipeline.sweeps(self._start())
 
-    def fold(self, axis: str, size: int | None = None) -> Fold:
+    def fold(self, axis: str, size: int | None = None, **constants: Any) -> Fold:  # noqa: ANN401
         """Return an empty stream along `axis`: `update` it with chunks, `merge`, take `result`.
 
         Args:
             axis: The axis that arrives in pieces.
-            size: Its whole extent, which only kernels that use `size(axis)` need.
+            size: Its whole extent, which only kernels that use `size(axis)` in elements need.
+            constants: Arguments that do not vary with the axis.
 
         Raises:
             FusionError: The kernel passes over the axis more than once, or returns it.
         """
-        return pipeline.fold(self._start(), axis, size)
+        return pipeline.fold(self, axis, size, constants)
 
     def cache_info(self) -> CacheInfo:
         """Return what has been compiled for this kernel, and why."""
@@ -216,6 +217,11 @@ class Kernel(_Defined):
 
     def _options(self) -> dict[str, Any]:
         return {"fuse": self.fuse}
+
+    @property
+    def machine(self) -> pipeline.Machine:
+        """What stands behind the kernel; for tools, not a stable interface."""
+        return self._start()
 
     def _start(self) -> pipeline.Machine:
         if self._machine is None:

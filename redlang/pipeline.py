@@ -6,12 +6,13 @@ stage first runs, so that `import redlang` stays fast.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal
 
-from redlang.errors import BackendError, KernelSyntaxError
+from redlang.errors import BackendError, DTypeError, KernelSyntaxError
 
 if TYPE_CHECKING:
     from redlang.algebra.fuse import Fusion
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
     from redlang.frontend.scope import NamesScope
     from redlang.frontend.syntax import Parameter, Syntax
     from redlang.ir.program import Program
+    from redlang.kernel import Kernel
     from redlang.runtime.calling import Call, Chosen
     from redlang.runtime.compiler import Compiler
+    from redlang.runtime.fold import Fold, Stream
     from redlang.source import SourceText
 
 Fuse = Literal["auto", "always", "never", "require"]
@@ -254,6 +257,61 @@ def reference(
         store=precision == "declared",
     )
     return results[0] if len(results) == 1 else results
+
+
+# Streams
+
+
+class Streams:
+    """What the folds of a kernel ask of it; pickles with the kernel."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        """Serve the folds of `kernel`."""
+        self.kernel = kernel
+
+    @property
+    def _machine(self) -> Machine:
+        return self.kernel.machine
+
+    def examine(self, arguments: Mapping[str, object]) -> Call:
+        """Return what a call with these arguments would run on."""
+        return self._machine.caller.examine((), arguments)
+
+    def stream(self, program: Program, axis: str) -> Stream:
+        """Return what a stream of a program, as resolved, runs.
+
+        Raises:
+            FusionError: The program has no single sweep over the axis.
+        """
+        from redlang.runtime.fold import stream
+
+        derived = self._machine.compiler(program).derived
+        return stream(derived.program, derived.sweeps, axis)
+
+    def varying(self, axis: str) -> tuple[str, ...]:
+        """Return the array parameters that vary with an axis, in order."""
+        from redlang.frontend.syntax import ArrayAnnotation
+
+        return tuple(
+            p.name
+            for p in self._machine.caller.declared.parameters
+            if isinstance(p.annotation, ArrayAnnotation)
+            and any(spec.name == axis for dim in p.annotation.dims for spec in dim.axes)
+        )
+
+    def __repr__(self) -> str:
+        return self.kernel.__name__
+
+
+def fold(kernel: Kernel, axis: str, size: int | None, constants: Mapping[str, object]) -> Fold:
+    """Return an empty stream; see `Kernel.fold`."""
+    from redlang.runtime.fold import Fold
+
+    streams = Streams(kernel)
+    # With the element types of the last call, or f32: a kernel that can be no stream says so now.
+    with contextlib.suppress(DTypeError):
+        streams.stream(kernel.machine.program, axis)
+    return Fold(streams, axis, size, constants)
 
 
 # Looking inside

@@ -29,6 +29,7 @@ from redlang.schedule.nests import Nest, find_nests
 from redlang.schedule.plan import segment_axis
 from redlang.targets import cpu
 from redlang.targets.cpu import ObjectCode
+from redlang.targets.cpu_registers import product_bytes
 
 if TYPE_CHECKING:
     from redlang.algebra.verdicts import StageVerdict
@@ -158,11 +159,10 @@ class Compiler:
         return _CODES[key]
 
     def _make(self, loops: Loops, unit: Mapping[str, str | None]) -> Made:
-        from redlang.targets.cpu_gemm import scratch_bytes  # noqa: PLC0415  # Numba loads here
 
         text = emit(loops, unit)
         built = cpu.build(text.text, text.entries, label=self.program.name)
-        product = scratch_bytes() if any(text.products) else 0
+        product = product_bytes() if any(text.products) else 0
         return Made(loops, text, tuple(product * needed for needed in text.products), built)
 
 

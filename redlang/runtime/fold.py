@@ -1,0 +1,483 @@
+"""Streams: the incremental form of a sweep as an object that data arrives at in pieces.
+
+A `Fold` holds the states of one sweep. Each update makes the states of its chunk from the empty
+ones and merges them with what it has, so the order of arrival matters only where an index, a tie or
+a monoid that does not commute says so, and there the chunk's offset decides. A pickled fold takes
+its sweep along: where it arrives, nothing is derived again.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any, Protocol, TypeAlias, cast
+
+import numpy as np
+
+from redlang.errors import ArgumentError, FusionError
+from redlang.ir import walk
+from redlang.ir.evaluate import Scope
+from redlang.ir.incremental import Combine, Each, Let, Partial, Sweep
+from redlang.ir.interpret import bind, results
+from redlang.ir.numerics import Array
+from redlang.ir.program import ArrayParam, Expr, Index, Load, Program, Reduce, Size
+from redlang.ir.reduce import reduce
+from redlang.ir.run_sweep import finish, initial_states, merge, run_sweep, update
+from redlang.ir.tiles import Tile
+from redlang.runtime.calling import Call
+from redlang.runtime.interop import CUPY, NUMPY, TORCH
+from redlang.runtime.memory import AnyArray
+
+STEP = 4096
+"""Elements of the streamed axis in one step."""
+
+STEP_ELEMENTS = 1 << 22
+"""Elements that the values of one step may have, 16 MiB of f32."""
+
+ENDLESS = 1 << 62
+"""The extent of a streamed axis whose size nobody has said."""
+
+ORDERED = frozenset({"argmax", "argmin", "topk", "monoid"})
+"""Reductions whose result depends on which elements come first."""
+
+States: TypeAlias = Mapping[str, Tile]
+
+
+class Source(Protocol):
+    """What a fold asks of its kernel."""
+
+    def examine(self, arguments: Mapping[str, object]) -> Call:
+        """Return what a call with these arguments would run on."""
+
+    def stream(self, program: Program, axis: str) -> Stream:
+        """Return what a stream of a program, as resolved, runs."""
+
+    def varying(self, axis: str) -> tuple[str, ...]:
+        """Return the array parameters that vary with an axis, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """What a fold runs.
+
+    Attributes:
+        program: The program that the sweeps belong to.
+        sweeps: All its sweeps.
+        sweep: The one over the streamed axis.
+        axis: The streamed axis.
+    """
+
+    program: Program
+    sweeps: tuple[Sweep, ...]
+    sweep: Sweep
+    axis: str
+
+    @property
+    def varying(self) -> tuple[str, ...]:
+        """Array parameters that vary with the axis, in order."""
+        params = self.program.params
+        return tuple(p.name for p in params if isinstance(p, ArrayParam) and self.axis in p.axes)
+
+    def element_expressions(self) -> Iterator[Expr]:
+        """Yield what is evaluated for elements, through definitions that vary with nothing else."""
+        roots = [e for step in self.sweep.update for e in _step_expressions(step)]
+        yield from roots
+        for name in _reachable(self.program, roots, self.sweep.stages):
+            for definition in self.program.definitions:
+                if name in definition.names:
+                    yield from walk.expressions(definition.value)
+
+    @property
+    def placed(self) -> bool:
+        """Whether the result depends on where in the axis an element stands."""
+        steps = (*self.sweep.update, *self.sweep.merge)
+        if any(isinstance(s, Partial | Combine) and s.op in ORDERED for s in steps):
+            return True
+        return any(map(self._reads_index, self.element_expressions()))
+
+    def needs_size(self) -> bool:
+        """Tell whether an element's value depends on the extent of the axis."""
+        nodes = (node for expr in self.element_expressions() for node in walk.nodes(expr))
+        return any(isinstance(node, Size) and node.axis == self.axis for node in nodes)
+
+    def _reads_index(self, expr: Expr) -> bool:
+        if isinstance(expr, Index):
+            return expr.axis == self.axis
+        children = walk.children(expr)
+        if isinstance(expr, Load) and self.axis in self.program.array(expr.array).axes:
+            # The index by which a chunk's own element is read says nothing of its place.
+            return False
+        return any(map(self._reads_index, children))
+
+
+def stream(program: Program, sweeps: tuple[Sweep, ...], axis: str) -> Stream:
+    """Return the stream of a fused program along `axis`.
+
+    Raises:
+        FusionError: The program passes over the axis more than once, returns it, or reads an array
+            along it at other places than the current one.
+        ArgumentError: It has no such axis.
+    """
+    if axis not in {a.name for a in program.axes}:
+        names = ", ".join(a.name for a in program.axes)
+        raise ArgumentError(f"{program.name} has no axis {axis!r}", hint=f"it has {names}")
+    over = [sweep for sweep in sweeps if axis in sweep.axes]
+    if not over:
+        raise FusionError(f"{program.name} does not reduce {axis}", hint="fold a reduced axis")
+    if len(over) > 1:
+        first, second = over[0].stages[0], over[1].stages[0]
+        raise FusionError(
+            f"{program.name} passes over {axis} {len(over)} times: {second} needs {first} first",
+            hint=f"explain('fuse') says why {second} cannot share the sweep",
+        )
+    later = [r.value for r in program.results]
+    reachable = _reachable(program, later, over[0].stages)
+    definitions = [d for d in program.definitions if reachable & set(d.names)]
+    later += [e for d in definitions for e in walk.expressions(d.value)]
+    for expr in later:
+        if axis in expr.type.axes:
+            raise FusionError(
+                f"{program.name} needs the elements of {axis} again after it is reduced",
+                hint="a stream keeps no elements: return what is left after the reduction",
+            )
+    made = Stream(program, sweeps, over[0], axis)
+    for expr in made.element_expressions():
+        _check_loads(made, expr)
+    return made
+
+
+def _check_loads(made: Stream, expr: Expr) -> None:
+    """Every array along the axis must be read at the current element only."""
+    for node in walk.nodes(expr):
+        if isinstance(node, Load) and made.axis in made.program.array(node.array).axes:
+            own = made.program.array(node.array).axes
+            plain = [part.axis for part in node.subscripts if isinstance(part, Index)]
+            if tuple(plain) != own:
+                raise FusionError(
+                    f"{made.program.name} reads {node.array} along {made.axis} at computed places",
+                    hint="a stream has only the current chunk",
+                )
+
+
+def _step_expressions(step: object) -> tuple[Expr, ...]:
+    match step:
+        case Each(_, value) | Let(_, value):
+            return (value,)
+        case Partial(values=values, condition=condition):
+            return values if condition is None else (*values, condition)
+        case _:
+            return ()
+
+
+def _reachable(program: Program, roots: Sequence[Expr], done: Sequence[str]) -> set[str]:
+    """Return the definitions that `roots` read, through each other, short of those in `done`."""
+    values = {name: d.value for d in program.definitions for name in d.names}
+    found: set[str] = set()
+    todo = [name for expr in roots for name in walk.refs(expr)]
+    while todo:
+        name = todo.pop()
+        if name in values and name not in found and name not in done:
+            found.add(name)
+            todo += [ref for expr in walk.expressions(values[name]) for ref in walk.refs(expr)]
+    return found
+
+
+class _Chunk:
+    """A chunk under the indices of the whole axis: `chunk[offset]` is its first element."""
+
+    def __init__(self, array: Array, dim: int, offset: int) -> None:
+        self.array, self.dim, self.offset = array, dim, offset
+        self.shape = tuple(ENDLESS if i == dim else n for i, n in enumerate(array.shape))
+
+    def __getitem__(self, places: tuple[slice, ...]) -> Array:
+        own = list(places)
+        whole = places[self.dim]
+        own[self.dim] = slice(whole.start - self.offset, whole.stop - self.offset)
+        return cast("Array", self.array[tuple(own)])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Piece:
+    """States of the elements `first` to `last` of the axis."""
+
+    first: int
+    last: int
+    states: States
+
+
+class Fold:
+    """A stream of chunks along one axis of a kernel.
+
+    Not for several threads at once: give each a fold of its own and merge them.
+
+    Attributes:
+        axis: The axis that arrives in pieces.
+        count: Elements seen so far.
+    """
+
+    def __init__(
+        self, kernel: Source, axis: str, size: int | None, constants: Mapping[str, object]
+    ) -> None:
+        """Start empty; users write `kernel.fold(axis)`."""
+        self.axis = axis
+        self.count = 0
+        self._kernel = kernel
+        self._size = size
+        self._constants = dict(constants)
+        self._resolved: Program | None = None
+        self._stream: Stream | None = None
+        self._scope: Scope | None = None
+        self._pieces: list[_Piece] = []
+        self._next = 0
+        self._home = "numpy"
+
+    def update(self, *arrays: AnyArray, offset: int | None = None, **named: object) -> Fold:
+        """Fold a chunk in.
+
+        Args:
+            arrays: The parameters that vary with the axis, in order.
+            offset: Index of the chunk's first element along the axis; by default it follows the
+                last one.
+            named: Further parameters by name. Those that do not vary with the axis are kept for
+                later updates.
+
+        Returns:
+            This fold.
+
+        Raises:
+            ArgumentError: The arrays do not fit each other, the kernel, or earlier chunks.
+        """
+        call = self._examine(arrays, named)
+        made = self._stream
+        assert made is not None
+        chunk = bind(made.program, self._values(call), "declared")
+        length = chunk.extents[self.axis]
+        first = self._next if offset is None else offset
+        self._check_place(first, length)
+        windows = {self.axis: (first, first + length)}
+        scope = self._fixed(chunk, made)
+        if self._scope is not None and self._others(scope) != self._others(self._scope):
+            raise ArgumentError(
+                f"this chunk has {self._others(scope)}, and earlier ones had "
+                f"{self._others(self._scope)}"
+            )
+        shifted: dict[str, Any] = dict(scope.arrays)
+        for name in made.varying:
+            dim = made.program.array(name).axes.index(self.axis)
+            shifted[name] = _Chunk(chunk.arrays[name], dim, first)
+        self._scope = scope
+        states = self._run(made, replace(scope, arrays=shifted, windows=windows), first, length)
+        self._add(_Piece(first, first + length, states))
+        self._next = first + length
+        self.count += length
+        return self
+
+    def merge(self, other: Fold) -> Fold:
+        """Return the fold of this one's elements followed by those of `other`.
+
+        Where the kernel depends on places (an index, arg-reductions, top-k), both must have been
+        given the offsets of their chunks.
+
+        Raises:
+            ArgumentError: The two belong to different kernels, axes or element types, or both hold
+                the same places.
+        """
+        if self.axis != other.axis or (
+            self._stream is not None and other._stream is not None and self._stream != other._stream
+        ):
+            raise ArgumentError(
+                "two folds of different kernels, axes or element types cannot be merged"
+            )
+        joint = self._copy()
+        if other._stream is None:
+            return joint
+        joint._resolved = joint._resolved or other._resolved
+        joint._stream = joint._stream or other._stream
+        joint._constants = {**other._constants, **joint._constants}
+        if joint._scope is None:
+            joint._scope, joint._home = other._scope, other._home
+        for piece in other._pieces:
+            if joint._stream.placed and any(
+                piece.first < mine.last and mine.first < piece.last for mine in joint._pieces
+            ):
+                raise ArgumentError(
+                    f"both folds hold elements {piece.first} to {piece.last - 1} of {self.axis}",
+                    hint="give update the offset= of each chunk",
+                )
+            joint._add(piece)
+        joint.count += other.count
+        joint._next = max(joint._next, other._next)
+        return joint
+
+    def result(self) -> Any:  # noqa: ANN401  # arrays of the caller's kind
+        """Return the kernel's results for all elements seen; more may follow.
+
+        Raises:
+            ArgumentError: Nothing has been folded yet.
+        """
+        if self._scope is None or self._stream is None:
+            raise ArgumentError(
+                "nothing has been folded yet",
+                hint="call update first, with an empty chunk at least",
+            )
+        made = self._stream
+        extent = self.count if self._size is None else self._size
+        scope = replace(self._scope, extents={**self._scope.extents, self.axis: extent})
+        scope = scope.with_values(finish(made.sweep, self._joined(scope), scope))
+        roots = [r.value for r in made.program.results]
+        scope = self._define(made, scope, _reachable(made.program, roots, made.sweep.stages))
+        arrays = tuple(self._at_home(x) for x in results(made.program, scope))
+        return arrays[0] if len(arrays) == 1 else arrays
+
+    # What happens inside
+
+    def _examine(self, arrays: Sequence[AnyArray], named: Mapping[str, object]) -> Call:
+        """Bind and check the arguments of an update."""
+        varying = self._kernel.varying(self.axis)
+        if len(arrays) > len(varying):
+            wanted = ", ".join(varying)
+            raise ArgumentError(
+                f"update takes {len(varying)} arrays by position, {wanted}, not {len(arrays)}",
+                hint=f"what does not vary with {self.axis} is given by name",
+            )
+        given = {**dict(zip(varying, arrays, strict=False)), **named}
+        call = self._kernel.examine({**self._constants, **given})
+        self._constants |= {n: v for n, v in named.items() if n not in varying}
+        if self._resolved is None:
+            self._resolved = call.program
+            self._stream = self._kernel.stream(call.program, self.axis)
+            first = next(iter(call.arguments.values()))
+            self._home = first.library.name
+        elif call.program != self._resolved:
+            raise ArgumentError(
+                "the element types of this chunk are not those of earlier ones",
+                hint="convert the chunk first",
+            )
+        if self._stream is not None and self._size is None and self._stream.needs_size():
+            raise ArgumentError(
+                f"{call.program.name} uses size({self.axis}) in its elements",
+                hint=f"say it beforehand: fold({self.axis!r}, size=...)",
+            )
+        return call
+
+    @staticmethod
+    def _values(call: Call) -> dict[str, Any]:
+        arrays = {n: a.library.to_numpy(a.value) for n, a in call.arguments.items()}
+        return {**call.scalars, **arrays}
+
+    def _check_place(self, first: int, length: int) -> None:
+        made = self._stream
+        assert made is not None
+        if first < 0:
+            raise ArgumentError(f"offset is {first}, and must not be negative")
+        if self._size is not None and first + length > self._size:
+            raise ArgumentError(
+                f"this chunk reaches to {first + length}, and size= says {self._size}"
+            )
+        for piece in self._pieces if made.placed else ():
+            if first < piece.last and piece.first < first + length:
+                raise ArgumentError(
+                    f"elements {max(first, piece.first)} to {min(first + length, piece.last) - 1} "
+                    f"of {self.axis} have been folded already"
+                )
+
+    def _fixed(self, chunk: Scope, made: Stream) -> Scope:
+        """Return the scope of everything that does not vary with the axis."""
+        arrays = {n: a for n, a in chunk.arrays.items() if n not in made.varying}
+        extent = ENDLESS if self._size is None else self._size
+        pointwise = {
+            d.names[0]: d.value for d in made.program.definitions if not isinstance(d.value, Reduce)
+        }
+        extents = {**chunk.extents, self.axis: extent}
+        return replace(chunk, arrays=arrays, extents=extents, pointwise=pointwise)
+
+    def _others(self, scope: Scope) -> str:
+        return ", ".join(f"{a} = {n}" for a, n in scope.extents.items() if a != self.axis)
+
+    def _run(self, made: Stream, scope: Scope, first: int, length: int) -> States:
+        """Return the states of a chunk, step by step along the axis."""
+        roots = [e for step in made.sweep.update for e in _step_expressions(step)]
+        needed = _reachable(made.program, roots, made.sweep.stages)
+        states: States = initial_states(made.sweep, scope)
+        step = self._step(made, scope)
+        for start in range(first, first + length, step):
+            stop = min(start + step, first + length)
+            inner = scope.with_windows({self.axis: (start, stop)})
+            states = update(made.sweep, states, self._define(made, inner, needed))
+        return states
+
+    def _step(self, made: Stream, scope: Scope) -> int:
+        types = [s.value.type.axes for s in made.sweep.update if isinstance(s, Each)]
+        types += [
+            v.type.axes for s in made.sweep.update if isinstance(s, Partial) for v in s.values
+        ]
+        widths = [prod(scope.extents[a] for a in axes if a != self.axis) for axes in types]
+        return max(1, min(STEP, STEP_ELEMENTS // max([1, *widths])))
+
+    def _define(self, made: Stream, scope: Scope, needed: set[str]) -> Scope:
+        """Evaluate the needed reductions that are not of the streamed sweep, in order."""
+        by_stage = {stage: sweep for sweep in made.sweeps for stage in sweep.stages}
+        for definition in made.program.definitions:
+            value = definition.value
+            if not isinstance(value, Reduce) or not needed & set(definition.names):
+                continue
+            if definition.names[0] in scope.values:
+                continue
+            sweep = by_stage.get(definition.names[0])
+            if sweep is None:
+                values = dict(zip(definition.names, reduce(value, scope), strict=True))
+            else:
+                values = dict(run_sweep(sweep, scope, tile=STEP))
+            scope = scope.with_values(values)
+        return scope
+
+    def _add(self, piece: _Piece) -> None:
+        """File a piece, merging neighbours."""
+        assert self._stream is not None
+        assert self._scope is not None
+        if not self._stream.placed and self._pieces:
+            (mine,) = self._pieces
+            joined = merge(self._stream.sweep, mine.states, piece.states, self._scope)
+            self._pieces = [_Piece(0, 0, joined)]
+            return
+        pieces = sorted([*self._pieces, piece], key=lambda p: (p.first, p.last))
+        done: list[_Piece] = []
+        for item in pieces:
+            if done and done[-1].last == item.first:
+                last = done.pop()
+                states = merge(self._stream.sweep, last.states, item.states, self._scope)
+                done.append(_Piece(last.first, item.last, states))
+            else:
+                done.append(item)
+        self._pieces = done
+
+    def _joined(self, scope: Scope) -> States:
+        assert self._stream is not None
+        first, *rest = self._pieces
+        states = first.states
+        for piece in rest:
+            states = merge(self._stream.sweep, states, piece.states, scope)
+        return states
+
+    def _at_home(self, array: Array) -> AnyArray:
+        """Return a result as the kind of array that the first chunk was."""
+        library = {"torch": TORCH, "cupy": CUPY}.get(self._home, NUMPY)
+        if library is NUMPY or self._home not in sys.modules:
+            return np.asarray(array)
+        assert self._stream is not None
+        dtype = NUMPY.memory(array).dtype
+        assert not isinstance(dtype, str)
+        made = library.empty(array.shape, dtype, "cpu")
+        library.to_numpy(made)[...] = array
+        return made
+
+    def _copy(self) -> Fold:
+        copy = Fold(self._kernel, self.axis, self._size, self._constants)
+        copy.__dict__.update(self.__dict__)
+        copy._pieces = list(self._pieces)
+        return copy
+
+    def __repr__(self) -> str:
+        return f"<redlang fold of {self._kernel!r} over {self.axis}: {self.count} elements>"
