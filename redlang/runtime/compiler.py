@@ -159,7 +159,6 @@ class Compiler:
         return _CODES[key]
 
     def _make(self, loops: Loops, unit: Mapping[str, str | None]) -> Made:
-
         text = emit(loops, unit)
         built = cpu.build(text.text, text.entries, label=self.program.name)
         product = product_bytes() if any(text.products) else 0

@@ -13,71 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-import llvmlite.binding as llvm
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from redlang.targets.cpu_memory import Pointer
+from redlang.targets.cpu_registers import RegisterTile, register_tile
 from redlang.targets.llvm import F32, F64, I1, I32, I64, Value
 
 _VOID = ir.VoidType()
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """The register tile of a machine, for one element type.
-
-    Attributes:
-        element: The element type.
-        lanes: Elements of a vector.
-        rows, vectors: The tile: rows, and vectors in a row.
-        depth: Rows of a panel of b.
-    """
-
-    element: ir.Type
-    lanes: int
-    rows: int
-    vectors: int
-    depth: int
-
-    @property
-    def columns(self) -> int:
-        """Return the columns of the tile."""
-        return self.lanes * self.vectors
-
-    @property
-    def bytes(self) -> int:
-        """Return the bytes of an element."""
-        return 4 if self.element == F32 else 8
-
-
-@cache
-def shape(dtype: str) -> Shape:
-    """Return the register tile for this machine: accumulators fill the register file."""
-    features = llvm.get_host_cpu_features()
-    # Accumulators + a row of b + a broadcast element: 24 + 2 + 1 of 32 registers, 12 + 2 + 1 of 16.
-    if features.get("avx512f"):
-        width, rows = 64, 12
-    elif features.get("avx2"):
-        width, rows = 32, 6
-    elif llvm.get_process_triple().startswith(("aarch64", "arm64")):
-        width, rows = 16, 12
-    else:
-        width, rows = 16, 6
-    element = F32 if dtype == "f32" else F64
-    size = 4 if dtype == "f32" else 8
-    # 256 rows of two vectors: half of a first-level cache of 32 KB at 256 bits.
-    return Shape(element, width // size, rows, 2, 256)
-
-
-def scratch_bytes() -> int:
-    """Return the bytes of scratch memory that a product needs."""
-    return max(s.depth * s.columns * s.bytes for s in (shape("f32"), shape("f64")))
 
 
 @intrinsic
@@ -101,7 +47,7 @@ def gemm(
 
     a, b and c are pointers of one type, f32 or f64, followed by the distances, in elements, between
     their rows and columns; the columns of c are adjacent. `accumulate` is a truth value, `scratch`
-    the address of `scratch_bytes()` bytes, 64-byte aligned.
+    the address of `product_bytes()` bytes, 64-byte aligned.
     """
     pointers = (a, b, c)
     if not all(isinstance(p, Pointer) and p.dtype == a.dtype for p in pointers):
@@ -131,7 +77,7 @@ def _function(module: ir.Module, dtype: str) -> ir.Function:
     function.attributes.add("noinline")
     function.attributes.add("nounwind")
     builder = ir.IRBuilder(function.append_basic_block("entry"))
-    _Product(builder, shape(dtype), [Value(builder, a) for a in function.args]).emit()
+    _Product(builder, register_tile(dtype), [Value(builder, a) for a in function.args]).emit()
     builder.ret_void()
     return function
 
@@ -139,10 +85,11 @@ def _function(module: ir.Module, dtype: str) -> ir.Function:
 class _Product:
     """Emits the body of the product; methods are named after what their code does."""
 
-    def __init__(self, builder: ir.IRBuilder, form: Shape, arguments: list[Value]) -> None:
+    def __init__(self, builder: ir.IRBuilder, form: RegisterTile, arguments: list[Value]) -> None:
         self.builder = builder
         self.form = form
-        self.vector = ir.VectorType(form.element, form.lanes)
+        self.element = F32 if form.bytes == 4 else F64
+        self.vector = ir.VectorType(self.element, form.lanes)
         self.m, self.n, self.k, *rest = arguments
         self.a, self.a_row, self.a_column, *rest = rest
         self.b, self.b_row, self.b_column, *rest = rest
@@ -150,7 +97,7 @@ class _Product:
         self.sums = [
             [self._variable(self.vector) for _ in range(form.vectors)] for _ in range(form.rows)
         ]
-        self.edge = self._variable(ir.ArrayType(form.element, form.rows * form.columns))
+        self.edge = self._variable(ir.ArrayType(self.element, form.rows * form.columns))
 
     # Small words -----------------------------------------------------------------------------
 
@@ -164,7 +111,7 @@ class _Product:
 
     def _pointer(self, base: Value, index: Value, kind: ir.Type) -> ir.Value:
         """Return where element `index` from address `base` lies, as a pointer to `kind`."""
-        element = self.builder.inttoptr(base.raw, self.form.element.as_pointer())
+        element = self.builder.inttoptr(base.raw, self.element.as_pointer())
         moved = self.builder.gep(element, [index.raw], inbounds=True)
         return self.builder.bitcast(moved, kind.as_pointer())
 
@@ -234,7 +181,7 @@ class _Product:
             ]
             across = p * self.a_column
             for start, row in zip(starts, self.sums, strict=True):
-                factor = Value(build, self._splat(self._read(self.a, start + across, form.element)))
+                factor = Value(build, self._splat(self._read(self.a, start + across, self.element)))
                 for part, variable in zip(panel, row, strict=True):
                     total = factor.times_plus(Value(build, part), Value(build, build.load(variable)))
                     build.store(total.raw, variable)
@@ -266,11 +213,11 @@ class _Product:
                 self._write(build.load(variable), buffer, self._int(r * form.columns + v * form.lanes))
         with self._range(0, rows) as r, self._range(0, columns) as j:
             where = target + self.c_row * r + j
-            total = Value(build, self._read(buffer, r * form.columns + j, form.element))
+            total = Value(build, self._read(buffer, r * form.columns + j, self.element))
             # Not `add * old`: what lies in c may be NaN.
             with build.if_else(add.raw) as (adding, setting):
                 with adding:
-                    old = Value(build, self._read(self.c, where, form.element))
+                    old = Value(build, self._read(self.c, where, self.element))
                     self._write((old + total).raw, self.c, where)
                 with setting:
                     self._write(total.raw, self.c, where)
@@ -338,11 +285,11 @@ class _Product:
 
     def _pack_elements(self, source: Value, first: Value, kc: Value, columns: Value) -> None:
         form = self.form
-        zero = ir.Constant(form.element, 0.0)
+        zero = ir.Constant(self.element, 0.0)
         with self._range(first, kc) as p:
             with self._range(0, columns) as j:
                 element = self._read(
-                    self.b, source + p * self.b_row + j * self.b_column, form.element
+                    self.b, source + p * self.b_row + j * self.b_column, self.element
                 )
                 self._write(element, self.scratch, p * form.columns + j)
             with self._range(columns, self._int(form.columns)) as j:

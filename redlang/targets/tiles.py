@@ -25,12 +25,11 @@ from redlang.targets.ptx.across import (
     warps,
 )
 from redlang.targets.ptx.barriers import (
+    arrival,
     barrier,
     fence,
     named_barrier,
-    ticket,
     warp_barrier,
-    wrapping_ticket,
 )
 from redlang.targets.ptx.calls import Body, body_of, call, function, results_of
 from redlang.targets.ptx.convert import COMPUTE_CODES, STORAGE_BITS, rounding
@@ -41,14 +40,16 @@ from redlang.targets.ptx.inline import (
     Context,
     Intrinsic,
     NumbaType,
+    Typed,
     Values,
     define,
+    define_generic,
     pack,
     tile_type,
     unpack,
 )
 from redlang.targets.ptx.memory import load, store
-from redlang.targets.ptx.shared import shared_base, shared_load, shared_store
+from redlang.targets.ptx.shared import shared_load, shared_store
 from redlang.targets.ptx.shuffle import (
     ballot,
     bits,
@@ -253,6 +254,24 @@ divided = define("divided", types.UniTuple(types.int32, 2), ("i32", "i64"), _div
 """`divided(number, divisor)`: quotient and remainder of non-negative numbers, in 32 bits."""
 
 
+def _choose(typing_context: Context, test: NumbaType, yes: NumbaType, no: NumbaType) -> Typed:
+    count = yes.count if isinstance(yes, types.UniTuple) else 1
+
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
+        pairs = zip(
+            unpack(builder, values[1], count), unpack(builder, values[2], count), strict=True
+        )
+        return pack(builder, [builder.select(values[0], a, b) for a, b in pairs])
+
+    return yes(types.boolean, yes, yes), generate
+
+
+choose = define_generic("choose", 3, _choose)
+"""`choose(test, tile, tile)`: one of two tiles, by one test."""
+
+
 def filled(code: str, count: int) -> Intrinsic:
     """Return a function from a scalar to a tile of `count` copies."""
 
@@ -289,11 +308,13 @@ __all__ = [
     "Access",
     "Along",
     "Guard",
+    "arrival",
     "ballot",
     "barrier",
     "bits",
     "broadcast",
     "butterfly",
+    "choose",
     "clamped",
     "divided",
     "elementwise",
@@ -315,17 +336,14 @@ __all__ = [
     "named_barrier",
     "rounding",
     "rsqrt",
-    "shared_base",
     "shared_load",
     "shared_store",
     "smaller",
     "store",
-    "ticket",
     "tiles",
     "warp_barrier",
     "warp_max",
     "warp_min",
     "warp_sum",
     "warps",
-    "wrapping_ticket",
 ]

@@ -18,7 +18,8 @@ from redlang.schedule.choose import choose_plan, segment_count
 from redlang.schedule.lower import lower
 from redlang.schedule.nests import find_nests
 from redlang.schedule.plan import segment_axis
-from redlang.targets import cpu, cpu_gemm
+from redlang.targets import cpu
+from redlang.targets.cpu_registers import product_bytes
 
 
 class Compiled:
@@ -64,7 +65,7 @@ class Compiled:
         for entry, kernel, buffers in zip(
             self.text.entries, self.loops.kernels, self.text.buffers, strict=True
         ):
-            need = scratch_bytes(buffers, cpu_gemm.scratch_bytes(), self.extents)
+            need = scratch_bytes(buffers, product_bytes(), self.extents)
             memory = np.empty(need + 64, np.uint8)
             start = (address(memory) + 63) & -64
             count = unit_count(kernel, self.extents)

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from llvmlite import ir
+
 from redlang.targets.ptx.inline import (
+    I32,
+    VOID,
+    Context,
     Intrinsic,
+    NumbaType,
+    Values,
+    asm,
+    define,
     instruction,
 )
+from redlang.targets.ptx.shared import base, load_at, store_at
 
 _MEMORY = "~{memory}"
+_FENCE = "fence.acq_rel.gpu;"
 
 BARRIER = "bar.sync 0;"
 
@@ -22,19 +33,37 @@ named_barrier = instruction(
 warp_barrier = instruction("warp_barrier", "void", (), "bar.warp.sync -1;", _MEMORY, effect=True)
 """Wait for the lanes of the warp."""
 
-fence = instruction("fence", "void", (), "fence.acq_rel.gpu;", _MEMORY, effect=True)
+fence = instruction("fence", "void", (), _FENCE, _MEMORY, effect=True)
 """Order this thread's memory accesses before and after, as other blocks see them."""
 
-ticket = instruction(
-    "ticket", "u32", ("i64",), "atom.relaxed.gpu.global.inc.u32 $0, [$1], -1;",
-    f"=r,l,{_MEMORY}", effect=True,
-)  # fmt: skip
-"""`ticket(counter)`: count an arrival and return how many arrived before."""
 
+def arrival(offset: int) -> Intrinsic:
+    """Return `arrive(counter, last)`: count the block and say whether it was the last of them.
 
-def wrapping_ticket() -> Intrinsic:
-    """Return `ticket(counter, last)`, which sets the counter back to 0 when `last` is drawn."""
-    text = "atom.relaxed.gpu.global.inc.u32 $0, [$1], $2;"
-    return instruction(
-        "wrapping_ticket", "u32", ("i64", "u32"), text, f"=r,l,r,{_MEMORY}", effect=True
-    )
+    Memory that this block wrote before is seen by the last one after. The counter, a u32 in global
+    memory, counts from 0 to `last` (i64) and is then 0 again.
+
+    Args:
+        offset: Four bytes of shared memory for the answer.
+    """
+
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
+        counter, last = values
+        last = builder.trunc(last, I32)
+        # Every thread's writes are ordered before the barrier, and it before the count.
+        asm(builder, VOID, _FENCE, _MEMORY, [], effect=True)
+        asm(builder, VOID, BARRIER, _MEMORY, [], effect=True)
+        place = builder.add(base(builder), ir.Constant(I32, offset))
+        thread = asm(builder, I32, "mov.u32 $0, %tid.x;", "=r", [])
+        with builder.if_then(builder.icmp_unsigned("==", thread, ir.Constant(I32, 0))):
+            text = "atom.relaxed.gpu.global.inc.u32 $0, [$1], $2;"
+            before = asm(builder, I32, text, f"=r,l,r,{_MEMORY}", [counter, last], effect=True)
+            store_at(builder, place, 0, [before])
+        asm(builder, VOID, BARRIER, _MEMORY, [], effect=True)
+        (before,) = load_at(builder, place, 0, "i32", 1)
+        asm(builder, VOID, _FENCE, _MEMORY, [], effect=True)
+        return builder.icmp_unsigned("==", before, last)
+
+    return define("arrive", "bool", ("i64", "i64"), generate)

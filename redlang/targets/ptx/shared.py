@@ -1,4 +1,4 @@
-"""Shared memory by 32-bit address: scalars and tiles of compute types.
+"""Shared memory by offset: scalars and tiles of compute types.
 
 All of it is dynamic; the launch says how much. A kernel cuts it by offsets that its generator
 chose.
@@ -43,35 +43,31 @@ def base(builder: ir.IRBuilder) -> ir.Value:
     return builder.ptrtoint(known, I32)
 
 
-def _base(context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values) -> Values:
-    return base(builder)
-
-
-shared_base = define("shared_base", "u32", (), _base)
-"""The address of the dynamic shared memory."""
-
-
 def shared_load(code: str, count: int = 1) -> Intrinsic:
-    """Return a function that loads a tile of neighbouring elements: (address u32)."""
+    """Return a function that loads a tile of neighbours, from an offset in bytes (i64)."""
 
     def generate(
         context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
     ) -> Values:
-        return pack(builder, load_at(builder, values[0], 0, code, count))
+        address = builder.add(base(builder), builder.trunc(values[0], I32))
+        return pack(builder, load_at(builder, address, 0, code, count))
 
-    return define(f"shared_load_{code}", tile_type(code, count), ("u32",), generate)
+    return define(f"shared_load_{code}", tile_type(code, count), ("i64",), generate)
 
 
 def shared_store(code: str, count: int = 1) -> Intrinsic:
-    """Return a function that stores a tile to neighbouring elements: (address u32, tile)."""
+    """Return a function that stores a tile: (offset i64, whether this thread does, tile)."""
 
     def generate(
         context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
     ) -> Values:
-        store_at(builder, values[0], 0, unpack(builder, values[1], count))
+        address = builder.add(base(builder), builder.trunc(values[0], I32))
+        with builder.if_then(values[1]):
+            store_at(builder, address, 0, unpack(builder, values[2], count))
         return context.get_dummy_value()
 
-    return define(f"shared_store_{code}", "void", ("u32", tile_type(code, count)), generate)
+    kinds = ("i64", "bool", tile_type(code, count))
+    return define(f"shared_store_{code}", "void", kinds, generate)
 
 
 def load_at(
