@@ -14,7 +14,7 @@ array([[0.25, 0.25, 0.25, 0.25]], dtype=float32)
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from redlang.errors import (
     AbsenceError,
@@ -31,9 +31,6 @@ from redlang.errors import (
     UnknownNameError,
 )
 from redlang.kernel import Function, Kernel, Monoid, compile, function, kernel, monoid
-
-if TYPE_CHECKING:
-    from redlang import std, testing
 
 __version__ = "0.1.0"
 
@@ -57,8 +54,6 @@ __all__ = [
     "function",
     "kernel",
     "monoid",
-    "std",
-    "testing",
 ]
 
 _LATE = ("std", "testing")

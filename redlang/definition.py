@@ -29,7 +29,6 @@ class Definition:
     Attributes:
         name: Its name.
         axes: A macro's axis parameters where its decorator's text does not say them.
-        receiver: Name of the first parameter of a method, such as `self`, or None.
         receiver_names: Where the receiver's numbers are looked up; empty outside a call.
     """
 
@@ -39,16 +38,20 @@ class Definition:
         source: SourceText | SourceUnavailableError,
         function: FunctionType | None = None,
         names: Mapping[str, object] | None = None,
+        syntax: Syntax | None = None,
     ) -> None:
-        """Keep a text whose outside names are those of `function`, else `names`."""
+        """Keep a text whose outside names are those of `function`, else `names`.
+
+        `syntax` is what the text parses to, where that is known.
+        """
         self.name = name
         self.axes: str | None = None
-        self.receiver: str | None = None
+        self._receiver: str | None = None
         self.receiver_names: dict[str, object] = {}
         self._source = source
         self._function = function
-        self._names = dict(names or {})
-        self._syntax: Syntax | None = None
+        self._names = names or {}
+        self._syntax = syntax
         self._scope: NamesScope | None = None
 
     @classmethod
@@ -65,10 +68,7 @@ class Definition:
             source = pipeline.capture(target)
         except SourceUnavailableError as error:
             source = error
-        made = cls(name, source, function)
-        if function is None:
-            made._names = names  # type: ignore[assignment]  # the module's own, not a copy
-        return made
+        return cls(name, source, function, names)
 
     @property
     def source(self) -> SourceText:
@@ -90,14 +90,20 @@ class Definition:
             KernelSyntaxError: The text is no definition of redlang.
         """
         if self._syntax is None:
-            self._syntax, self.receiver = pipeline.parse(self.source, self.axes)
+            self._syntax, self._receiver = pipeline.parse(self.source, self.axes)
         return self._syntax
+
+    @property
+    def receiver(self) -> str | None:
+        """Name of a method's first parameter, such as `self`; None for all others."""
+        assert self.syntax is not None
+        return self._receiver
 
     @property
     def takes_receiver(self) -> bool:
         """Tell whether the first parameter is a method's `self`, as far as Python's code says."""
         if self._function is None:
-            return self.receiver is not None
+            return self._receiver is not None
         code = self._function.__code__
         return code.co_argcount > 0 and code.co_varnames[0] == "self"
 

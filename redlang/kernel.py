@@ -53,7 +53,7 @@ class _Defined:
             self._entity = pipeline.entity(self._definition, self.role)
         return self._entity
 
-    def __reduce__(self) -> object:
+    def __reduce__(self) -> str | tuple[Any, ...]:
         """Pickle by name where it can be imported, else by text.
 
         What is defined in `__main__` has no name elsewhere, and goes by its text.
@@ -346,5 +346,6 @@ def compile(text: str, names: Mapping[str, object] | None = None, *, fuse: Fuse 
         >>> total(np.ones((2, 3), np.float32))
         array([3., 3.], dtype=float32)
     """
-    definition, options = pipeline.definition_of_text(text, names or {})
+    source, syntax, options = pipeline.read_text(text)
+    definition = Definition(syntax.name, source, names=names, syntax=syntax)
     return Kernel(definition, **{"fuse": fuse, **options})

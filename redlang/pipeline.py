@@ -10,18 +10,16 @@ import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from redlang.errors import BackendError, DTypeError, KernelSyntaxError
 
 if TYPE_CHECKING:
     from redlang.algebra.fuse import Fusion
-    from redlang.definition import Definition
     from redlang.explanation import Explanation
     from redlang.frontend.scope import NamesScope
-    from redlang.frontend.syntax import Parameter, Syntax
+    from redlang.frontend.syntax import Function, Parameter, Syntax
     from redlang.ir.program import Program
-    from redlang.kernel import Kernel
     from redlang.runtime.calling import Call, Chosen
     from redlang.runtime.compiler import Compiler
     from redlang.runtime.fold import Fold, Stream
@@ -76,19 +74,17 @@ def parse(source: SourceText, axes: str | None = None) -> tuple[Syntax, str | No
     return syntax, None
 
 
-def definition_of_text(text: str, names: Mapping[str, object]) -> tuple[Definition, dict[str, Any]]:
-    """Return the definition that a text holds, and the options that its decorators name.
+def read_text(text: str) -> tuple[SourceText, Function, dict[str, Any]]:
+    """Return the source of a kernel that is handed over as text, its syntax and its options.
 
     Raises:
         KernelSyntaxError: It holds no kernel.
     """
-    from redlang.definition import Definition
     from redlang.frontend.capture import from_text
     from redlang.frontend.syntax import Function
 
     source = from_text(text)
-    definition = Definition("", source, names=names)
-    syntax = definition.syntax
+    syntax, _ = parse(source)
     if not isinstance(syntax, Function):
         raise KernelSyntaxError(
             f"the text defines the class {syntax.name}, not a kernel",
@@ -104,9 +100,8 @@ def definition_of_text(text: str, names: Mapping[str, object]) -> tuple[Definiti
                 source=source,
                 span=decorator.span,
             )
-    definition.name = syntax.name
     options = {name: value for d in syntax.decorators for name, value in d.options}
-    return definition, {name: value for name, value in options.items() if name == "fuse"}
+    return source, syntax, {name: value for name, value in options.items() if name == "fuse"}
 
 
 def scope(
@@ -120,7 +115,33 @@ def scope(
     return NamesScope((receiver, *scope_of(function).mappings))
 
 
-def entity(definition: Definition, role: Role) -> object:
+class Text(Protocol):
+    """What the pipeline reads of a `redlang.definition.Definition`."""
+
+    receiver_names: dict[str, object]
+
+    @property
+    def source(self) -> SourceText:
+        """The text."""
+
+    @property
+    def syntax(self) -> Syntax:
+        """The parsed text."""
+
+    @property
+    def scope(self) -> NamesScope:
+        """What outside names mean."""
+
+    @property
+    def header(self) -> str:
+        """The signature as it was written."""
+
+    @property
+    def receiver(self) -> str | None:
+        """Name of a method's first parameter."""
+
+
+def entity(definition: Text, role: Role) -> object:
     """Return what a kernel, macro or monoid means inside a kernel."""
     from redlang.frontend.scope import Callee, Macro, UserMonoid
     from redlang.frontend.syntax import Function
@@ -140,7 +161,7 @@ def entity(definition: Definition, role: Role) -> object:
     return make(syntax, source, definition.scope)
 
 
-def parameters(definition: Definition) -> tuple[Parameter, ...]:
+def parameters(definition: Text) -> tuple[Parameter, ...]:
     """Return the parameters of a kernel or macro."""
     from redlang.frontend.syntax import Function
 
@@ -167,7 +188,7 @@ class Machine:
         history: What has been compiled, and for what.
     """
 
-    def __init__(self, definition: Definition, fuse: Fuse) -> None:
+    def __init__(self, definition: Text, fuse: Fuse) -> None:
         """Set up the kernel of `definition`.
 
         Raises:
@@ -262,10 +283,20 @@ def reference(
 # Streams
 
 
+class HasMachine(Protocol):
+    """A kernel, as folds see it."""
+
+    __name__: str
+
+    @property
+    def machine(self) -> Machine:
+        """What stands behind it."""
+
+
 class Streams:
     """What the folds of a kernel ask of it; pickles with the kernel."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: HasMachine) -> None:
         """Serve the folds of `kernel`."""
         self.kernel = kernel
 
@@ -303,7 +334,7 @@ class Streams:
         return self.kernel.__name__
 
 
-def fold(kernel: Kernel, axis: str, size: int | None, constants: Mapping[str, object]) -> Fold:
+def fold(kernel: HasMachine, axis: str, size: int | None, constants: Mapping[str, object]) -> Fold:
     """Return an empty stream; see `Kernel.fold`."""
     from redlang.runtime.fold import Fold
 

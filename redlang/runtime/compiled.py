@@ -114,12 +114,13 @@ class Compiled:
             "if run is None:",
             "    run = find_run(extents)",
         ]
-        addresses, wholes = [], []
+        addresses: list[str] = []
+        wholes: list[str] = []
+        floats: list[str] = []
         for x in stored:
             addresses.append(x.library.address_text.format(x.variable))
             wholes += _stride_lines(launch, x, unit[x.name])
         params = {p.name: p for p in launch.program.params}
-        floats = []
         for name, variable in launch.scalars.items():
             kind = params[name].dtype.kind
             (floats if kind == "float" else wholes).append(variable)

@@ -44,9 +44,17 @@ logger = logging.getLogger("redlang.compile")
 class Sweeps(Protocol):
     """What the prover returns: see `Derived`."""
 
-    program: Program
-    sweeps: tuple[Sweep, ...]
-    verdicts: tuple[StageVerdict, ...]
+    @property
+    def program(self) -> Program:
+        """The program that the sweeps belong to."""
+
+    @property
+    def sweeps(self) -> tuple[Sweep, ...]:
+        """Its incremental form."""
+
+    @property
+    def verdicts(self) -> tuple[StageVerdict, ...]:
+        """One verdict for each stage."""
 
 
 Prove: TypeAlias = Callable[[Program, Mode], Sweeps]

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -195,7 +195,7 @@ class _Chunk:
         own = list(places)
         whole = places[self.dim]
         own[self.dim] = slice(whole.start - self.offset, whole.stop - self.offset)
-        return cast("Array", self.array[tuple(own)])
+        return self.array[tuple(own)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
