@@ -11,16 +11,12 @@ from typing import TypeAlias
 from redlang.source import NOWHERE, Span
 
 
-def _span() -> Span:
-    return field(default=NOWHERE, compare=False, repr=False)
-
-
 @dataclass(frozen=True, slots=True)
 class Number:
     """A literal: `1`, `0.5`, `True`."""
 
     value: bool | int | float
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +24,7 @@ class Name:
     """A name, dotted for numbers kept in an object: `x`, `cfg.eps`."""
 
     text: str
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +33,7 @@ class Unary:
 
     op: str
     operand: Expr
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +44,7 @@ class Binary:
     left: Expr
     right: Expr
     parenthesised: bool = field(default=False, compare=False, repr=False)
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +54,7 @@ class Compare:
     ops: tuple[str, ...]
     operands: tuple[Expr, ...]
     parenthesised: bool = field(default=False, compare=False, repr=False)
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +64,7 @@ class IfElse:
     condition: Expr
     then: Expr
     otherwise: Expr
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +73,7 @@ class AxisBinding:
 
     name: str
     target: str | None = None
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +82,7 @@ class Keyword:
 
     name: str
     value: Expr
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +93,7 @@ class Call:
     axes: tuple[AxisBinding, ...]
     arguments: tuple[Expr, ...]
     keywords: tuple[Keyword, ...] = ()
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +102,7 @@ class Subscript:
 
     array: Name
     subscripts: tuple[Expr, ...]
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 Expr: TypeAlias = Number | Name | Unary | Binary | Compare | IfElse | Call | Subscript
@@ -118,7 +114,7 @@ class Assign:
 
     targets: tuple[Name, ...]
     value: Expr
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +122,7 @@ class Return:
     """`return a` or `return a, b`."""
 
     values: tuple[Expr, ...]
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 Statement: TypeAlias = Assign | Return
@@ -138,7 +134,7 @@ class AxisSpec:
 
     name: str | None
     extent: int | None = None
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +142,7 @@ class DimSpec:
     """One dimension in an annotation: one axis, or several in parentheses."""
 
     axes: tuple[AxisSpec, ...]
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +151,7 @@ class ArrayAnnotation:
 
     dtype: str | None
     dims: tuple[DimSpec, ...]
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +159,7 @@ class ScalarAnnotation:
     """`float`, `int` or `bool`."""
 
     kind: str
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +170,7 @@ class Parameter:
     annotation: ArrayAnnotation | ScalarAnnotation | None
     default: bool | int | float | None = None
     keyword_only: bool = False
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +183,7 @@ class Decorator:
     name: str
     options: tuple[tuple[str, bool | int | float | str], ...] = ()
     computed: tuple[str, ...] = ()
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +199,7 @@ class Function:
     docstring: str | None
     body: tuple[Statement, ...]
     decorators: tuple[Decorator, ...] = ()
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +210,7 @@ class MonoidClass:
     docstring: str | None
     methods: tuple[Function, ...]
     decorators: tuple[Decorator, ...] = ()
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 Syntax: TypeAlias = Function | MonoidClass

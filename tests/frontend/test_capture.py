@@ -3,6 +3,7 @@ import linecache
 import sys
 import textwrap
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from redlang.errors import SourceUnavailableError
 from redlang.frontend.capture import capture, from_text
 from redlang.frontend.parser import parse
+from redlang.frontend.syntax import Function
 
 
 def identity(function):
@@ -56,7 +58,7 @@ def run(text, file, register=True):
 def decorated(x: "m n") -> "m":
     """Sum (of a row."""
     # A comment ( at the margin
-    y = sum[n](x)
+    y = sum[n](x)  # type: ignore[misc]
     return y  # the end
 
 
@@ -103,7 +105,9 @@ def test_columns_stay_exact_where_a_line_is_indented_less():
     source = capture(inner)
     assert source.position(source.text.index("y:"))[1] == 2
     assert source.indent == 1
-    assert [parameter.name for parameter in parse(source).parameters] == ["x", "y"]
+    function = parse(source)
+    assert isinstance(function, Function)
+    assert [parameter.name for parameter in function.parameters] == ["x", "y"]
 
 
 def test_a_one_line_function():
@@ -156,7 +160,8 @@ def test_wrappers_are_looked_through():
     text = capture(inner).text
     assert capture(wrapper(wrapper(inner))).text == text
     assert capture(Wrapped(inner)).text == text
-    assert capture(staticmethod(Wrapped(inner))).text == text
+    static: object = staticmethod(Wrapped(inner))  # type: ignore[arg-type]  # as a kernel in a class
+    assert capture(static).text == text
 
 
 def test_code_that_registers_its_text():
@@ -261,10 +266,11 @@ def test_cells_of_a_notebook():
 @pytest.mark.skipif(sys.version_info < (3, 13), reason="the prompt keeps text since 3.13")
 def test_the_prompt_keeps_its_text():
     text = "def typed(x):\n    return x\n"
-    scope = {}
+    scope: dict[str, object] = {}
     code = compile(text, "<python-input-0>", "exec")
     by_code = hasattr(linecache, "_getlines_from_code")  # else by name, as 3.13.0 does
-    linecache._register_code(code if by_code else "<python-input-0>", text, "<python-input-0>")
+    register = vars(linecache)["_register_code"]
+    register(code if by_code else "<python-input-0>", text, "<python-input-0>")
     exec(code, scope)
     assert capture(scope["typed"]).text == text.rstrip()
 
@@ -293,7 +299,7 @@ def test_the_end_is_where_python_sees_it(lines):
         return
     if "after" in scope:
         source = capture(scope["f"])
-        again = {}
+        again: dict[str, FunctionType] = {}
         exec(source.text, again)
         assert again["f"].__code__.co_code == scope["f"].__code__.co_code
         assert "after" not in source.text

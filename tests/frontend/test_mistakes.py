@@ -3,6 +3,7 @@ import importlib.util
 import re
 import sys
 import warnings
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import pytest
@@ -22,18 +23,21 @@ PAIRS = sorted((Path(__file__).parents[1] / "mistakes").glob("*.py"))
 
 def provoke(path):
     """Return what importing a file, or looking at one of its kernels, says."""
-    spec = importlib.util.spec_from_file_location(f"mistakes_{path.stem}", path)
+    name = f"mistakes_{path.stem}"
+    loader = SourceFileLoader(name, str(path))
+    spec = importlib.util.spec_from_loader(name, loader)
+    assert spec is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
+    sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
         for value in vars(module).values():
             if isinstance(value, redlang.Kernel):
                 value.explain("program")
     except RedlangError as error:
         return str(error).replace(str(path), path.name)
     finally:
-        del sys.modules[spec.name]
+        del sys.modules[name]
     raise AssertionError(f"{path.name} has no mistake")
 
 
@@ -426,15 +430,16 @@ def damaged(draw):
 def check(text):
     """Parse; what is accepted is Python and survives a round trip, what is not has a message."""
     syntax = None
-    found = ()
+    found: tuple[RedlangError, ...] = ()
     try:
         syntax = parse(SourceText(text))
     except RedlangError as error:
         found = (error, *error.others)
-    for error in found:
-        assert error.problem
-        assert 0 <= error.span.start <= error.span.stop <= len(text) + 1
-        assert str(error)
+    for each in found:
+        assert each.problem
+        assert each.span is not None
+        assert 0 <= each.span.start <= each.span.stop <= len(text) + 1
+        assert str(each)
     if syntax is not None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -46,6 +46,10 @@ def attention(
 '''
 
 
+def parsed(source):
+    return parse(source)
+
+
 def kernel(body, signature='x: "m n"'):
     return parse(from_text(f"def f({signature}):\n{body}"))
 
@@ -76,6 +80,7 @@ OPERATORS = {
 def converted(node):
     match node:
         case ast.Constant(value):
+            assert isinstance(value, int | float)
             return syntax.Number(value)
         case ast.Name() | ast.Attribute():
             return syntax.Name(ast.unparse(node))
@@ -96,7 +101,7 @@ def converted(node):
             bindings = tuple(map(binding, axes.elts if isinstance(axes, ast.Tuple) else [axes]))
             return dataclasses.replace(call, axes=bindings)
         case ast.Call(function, arguments, keywords):
-            named = tuple(syntax.Keyword(k.arg, converted(k.value)) for k in keywords)
+            named = tuple(syntax.Keyword(str(k.arg), converted(k.value)) for k in keywords)
             return syntax.Call(converted(function), (), tuple(map(converted, arguments)), named)
         case ast.Subscript(array, index):
             parts = index.elts if isinstance(index, ast.Tuple) else [index]
@@ -106,6 +111,8 @@ def converted(node):
 
 def binding(node):
     if isinstance(node, ast.Slice):
+        assert node.lower is not None
+        assert node.upper is not None
         return syntax.AxisBinding(ast.unparse(node.lower), ast.unparse(node.upper))
     return syntax.AxisBinding(ast.unparse(node))
 
@@ -183,8 +190,7 @@ def test_the_text_at_a_span_is_the_text_of_its_node(text):
 
 
 def test_a_whole_kernel():
-    function = parse(from_text(ATTENTION))
-    assert isinstance(function, syntax.Function)
+    function = parsed(from_text(ATTENTION))
     assert function.name == "attention"
     assert function.docstring == "Attention.\n\n    With a log-sum-exp.\n    "
     assert function.decorators == (
@@ -201,7 +207,7 @@ def test_a_whole_kernel():
 
 
 def test_a_signature():
-    function = parse(from_text(ATTENTION))
+    function = parsed(from_text(ATTENTION))
     q, k, _, scale, cap, causal = function.parameters
     assert q.annotation.dtype is None
     assert [[axis.name for axis in dim.axes] for dim in q.annotation.dims] == [
@@ -242,7 +248,7 @@ def test_an_array_annotation(text, dtype, dims):
 
 def test_spans_of_an_annotation_lie_inside_the_quotes():
     text = 'def f(x: r"f16[b (g  rr) n=12]") -> "b":\n  return x'
-    function = parse(from_text(text))
+    function = parsed(from_text(text))
     annotation = function.parameters[0].annotation
     found = [text[node.span.start : node.span.stop] for node in nodes_of(annotation)]
     assert found[0] == "f16[b (g  rr) n=12]"
@@ -252,7 +258,7 @@ def test_spans_of_an_annotation_lie_inside_the_quotes():
 
 def test_definitions_point_at_their_names():
     text = '@k\ndef f(x: "n", *, y: int = 2) -> "n":\n  return x'
-    function = parse(from_text(text))
+    function = parsed(from_text(text))
     for node in (function, *function.parameters):
         assert text[node.span.start : node.span.stop] == node.name
     assert text[function.decorators[0].span.start : function.decorators[0].span.stop] == "@k"
@@ -284,7 +290,7 @@ def test_defaults_are_numbers(default):
     ],
 )
 def test_lines_and_blocks_are_pythons(text):
-    function = parse(SourceText(text))
+    function = parsed(SourceText(text))
     assert isinstance(function, syntax.Function)
     assert isinstance(function.body[-1], syntax.Return)
 
@@ -295,7 +301,7 @@ def test_docstrings_are_pythons():
 
 
 def test_a_monoid():
-    found = parse(
+    found = parsed(
         from_text(
             '''
             @redlang.monoid
@@ -345,7 +351,9 @@ def test_bitwise_operators_beside_a_comparison_need_parentheses(text, beside):
     source = f"def f(a): return {text}"
     with pytest.raises(KernelSyntaxError, match="binds tighter") as caught:
         parse(SourceText(source))
-    assert source[caught.value.span.start : caught.value.span.stop] == beside
+    span = caught.value.span
+    assert span is not None
+    assert source[span.start : span.stop] == beside
 
 
 @pytest.mark.parametrize(
@@ -404,7 +412,7 @@ def test_threads_share_one_parser():
         assert set(pool.map(parse, [source] * 32)) == {expected}
 
 
-class Store(dict):
+class Store(dict[str, bytes]):
     """A store in memory that counts."""
 
     def __init__(self):

@@ -129,6 +129,10 @@ monoids = st.builds(
 )
 
 
+def parsed(text):
+    return parse(SourceText(text))
+
+
 @given(functions | monoids)
 @settings(max_examples=80, deadline=None)
 def test_the_text_parses_to_the_same_tree(tree):
@@ -164,13 +168,13 @@ def test_the_text_parses_to_the_same_tree(tree):
     ],
 )
 def test_parentheses_stand_only_where_they_are_needed(text):
-    function = parse(SourceText(f"def f(a, b): return {text}"))
+    function = parsed(f"def f(a, b): return {text}")
     assert expression_text(function.body[0].values[0]) == text
 
 
 @pytest.mark.parametrize("text", ['""', '"f32[]"', '"b (g r) n=128 8"', '"f16[b n]"'])
 def test_annotations_are_written_as_they_are_read(text):
-    function = parse(SourceText(f"def f(x: {text}) -> {text}: return x"))
+    function = parsed(f"def f(x: {text}) -> {text}: return x")
     assert annotation_text(function.parameters[0].annotation) == text
     assert annotation_text(function.returns[0]) == text
 
