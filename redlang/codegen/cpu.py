@@ -102,9 +102,7 @@ def emit(
         buffers.append(tuple(emitter.buffers))
         products.append(emitter.multiplies)
         writer.line("")
-    return KernelText(
-        *(writer.text(), tuple(entries), arguments, tuple(buffers), tuple(products))
-    )
+    return KernelText(*(writer.text(), tuple(entries), arguments, tuple(buffers), tuple(products)))
 
 
 class KernelEmitter:
@@ -666,7 +664,6 @@ class KernelEmitter:
                 terms.append(f"({self.index(axis)} - {first}) * {inner}")
         base = f"offset({pointer}, {' + '.join(terms)})" if terms else pointer
         return [base, *strides]
-
 
 
 def _is_free_of(text: str, name: str) -> bool:

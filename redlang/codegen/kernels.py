@@ -413,9 +413,7 @@ def without_unread(body: tuple[loops.Statement, ...]) -> tuple[loops.Statement, 
         body = kept
 
 
-def _keep(
-    body: tuple[loops.Statement, ...], read: frozenset[str]
-) -> tuple[loops.Statement, ...]:
+def _keep(body: tuple[loops.Statement, ...], read: frozenset[str]) -> tuple[loops.Statement, ...]:
     kept: list[loops.Statement] = []
     for statement in body:
         match statement:
@@ -479,4 +477,3 @@ def _as_fold(contract: loops.Contract) -> loops.Fold:
         *((contract.name,), "sum", contract.over, (product,), contract.condition),
         (contract.type,),
     )
-

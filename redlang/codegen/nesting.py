@@ -229,7 +229,6 @@ class _Nesting:
             where.append(place)
         return runs
 
-
     def branches(self, step: Step, axis: str) -> bool:
         """Say whether a step branches inside its innermost loop, which is that over `axis`."""
         if not isinstance(step, loops.Fold) or step.op not in _BRANCHING:
@@ -252,9 +251,7 @@ Path: TypeAlias = tuple[For | Tiles, ...]
 """Loops that give an axis one index at a time, outermost first."""
 
 
-def walk_nodes(
-    nodes: Iterable[Node], visit: Callable[[Node, Path], None], path: Path = ()
-) -> None:
+def walk_nodes(nodes: Iterable[Node], visit: Callable[[Node, Path], None], path: Path = ()) -> None:
     """Call `visit` with each node and the loops around it that go element by element."""
     for node in nodes:
         visit(node, path)

@@ -277,9 +277,7 @@ def combine(step: loops.Combine, to: KernelEmitter) -> None:
                 to.write(name, f"select({take}, {b}, {a})")
         case "mantissa":
             product = to.keep(f"{to.read(left[0])} * {to.read(right[0])}")
-            to.write(
-                names[1], f"{to.read(left[1])} + {to.read(right[1])} + exponent({product})"
-            )
+            to.write(names[1], f"{to.read(left[1])} + {to.read(right[1])} + exponent({product})")
             to.write(names[0], f"fraction({product})")
         case "sum" | "count":
             # In the order that the plan gives: this one is not free.

@@ -111,7 +111,11 @@ def load(built: ObjectCode) -> Module:
 def fingerprint() -> tuple[str, ...]:
     """Return what object code depends on besides its text: processor and versions."""
     version = ".".join(map(str, llvm.llvm_version_info))
-    cpu = (llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
+    cpu = (
+        llvm.get_process_triple(),
+        llvm.get_host_cpu_name(),
+        llvm.get_host_cpu_features().flatten(),
+    )
     return (*cpu, f"llvm {version}", f"llvmlite {llvmlite.__version__}")
 
 

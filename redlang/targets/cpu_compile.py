@@ -7,7 +7,15 @@ from typing import Any
 import numba
 from numba.core import types
 
-from redlang.targets import cpu_folds, cpu_gemm, cpu_math, cpu_memory, cpu_numbers, cpu_scalar, cpu_trig
+from redlang.targets import (
+    cpu_folds,
+    cpu_gemm,
+    cpu_math,
+    cpu_memory,
+    cpu_numbers,
+    cpu_scalar,
+    cpu_trig,
+)
 from redlang.targets.llvm import Value, intrinsic
 
 _SIGNATURE = types.void(
@@ -61,9 +69,7 @@ def _cast(dtype: str) -> Any:
     """Return a vocabulary function that rounds to an element type."""
 
     def result(x: types.Type) -> types.Type | None:
-        return (
-            cpu_numbers.COMPUTED[dtype] if isinstance(x, types.Number | types.Boolean) else None
-        )
+        return cpu_numbers.COMPUTED[dtype] if isinstance(x, types.Number | types.Boolean) else None
 
     return intrinsic(f"cast_{dtype}", 1, result, lambda x: cpu_numbers.cast(x, dtype))
 
@@ -162,5 +168,3 @@ def llvm_text(text: str, entry: str) -> str:
     namespace = dict(_VOCABULARY)
     exec(compile(text, "<llvm>", "exec"), namespace)  # noqa: S102
     return str(_compile(namespace[entry]).inspect_llvm())
-
-

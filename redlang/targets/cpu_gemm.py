@@ -183,7 +183,9 @@ class _Product:
             for start, row in zip(starts, self.sums, strict=True):
                 factor = Value(build, self._splat(self._read(self.a, start + across, self.element)))
                 for part, variable in zip(panel, row, strict=True):
-                    total = factor.times_plus(Value(build, part), Value(build, build.load(variable)))
+                    total = factor.times_plus(
+                        Value(build, part), Value(build, build.load(variable))
+                    )
                     build.store(total.raw, variable)
 
     def _store_whole(self, target: Value, add: Value) -> None:
@@ -210,7 +212,9 @@ class _Product:
         buffer = Value(build, build.ptrtoint(self.edge, I64))
         for r, row in enumerate(self.sums):
             for v, variable in enumerate(row):
-                self._write(build.load(variable), buffer, self._int(r * form.columns + v * form.lanes))
+                self._write(
+                    build.load(variable), buffer, self._int(r * form.columns + v * form.lanes)
+                )
         with self._range(0, rows) as r, self._range(0, columns) as j:
             where = target + self.c_row * r + j
             total = Value(build, self._read(buffer, r * form.columns + j, self.element))
@@ -254,7 +258,9 @@ class _Product:
             for v in range(form.vectors):
                 lanes = range(form.lanes)
                 block = [
-                    self._read(self.b, source + self.b_column * (v * form.lanes + j) + p, self.vector)
+                    self._read(
+                        self.b, source + self.b_column * (v * form.lanes + j) + p, self.vector
+                    )
                     for j in lanes
                 ]
                 for r, row in enumerate(self._transpose(block)):
