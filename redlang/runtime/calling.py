@@ -35,7 +35,7 @@ class Chosen(Protocol):
     def backend(self) -> Backend:
         """Return what fills the results."""
 
-    def may_alias(self, result: int, array: str) -> bool:
+    def may_alias(self, result: int, array: str, extents: Mapping[str, int]) -> bool:
         """Tell whether a result may be stored over an input, element by element."""
 
 
@@ -308,8 +308,13 @@ class Caller:
         def misfit(values: Values, out: object) -> None:
             self._misfit(call, values, out)
 
-        def guard(inputs: Sequence[AnyArray], results: Sequence[AnyArray]) -> None:
-            self._guard(call, chosen, inputs, results)
+        axes = [axis.name for axis in call.program.axes]
+
+        def guard(
+            inputs: Sequence[AnyArray], results: Sequence[AnyArray], extents: tuple[int, ...]
+        ) -> None:
+            sizes = dict(zip(axes, extents, strict=True))
+            self._guard(call, chosen, inputs, results, sizes)
 
         site = Site(call.program, call.arguments, call.results, captured, misfit, guard)
         launcher, text = make_launcher(site, chosen.backend)
@@ -329,7 +334,12 @@ class Caller:
         raise InternalError(f"a launcher refuses a call that fits: {self.launcher_texts[-1]}")
 
     def _guard(
-        self, call: Call, chosen: Chosen, inputs: Sequence[AnyArray], results: Sequence[AnyArray]
+        self,
+        call: Call,
+        chosen: Chosen,
+        inputs: Sequence[AnyArray],
+        results: Sequence[AnyArray],
+        extents: Mapping[str, int],
     ) -> None:
         """Refuse results whose memory overlaps an input, another result, or itself."""
         labels = _out_labels(len(results))
@@ -349,7 +359,7 @@ class Caller:
             for name, other in read:
                 if not share_memory(memory, other, size, _item_bytes(other.dtype)):
                     continue
-                if same_elements(memory, other) and chosen.may_alias(i, name):
+                if same_elements(memory, other) and chosen.may_alias(i, name, extents):
                     continue
                 fault = f"shares memory with {name}, which is read while it is written"
             if fault is not None:

@@ -11,7 +11,7 @@ import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 from typing import Any, TypeAlias
@@ -32,6 +32,7 @@ from redlang.runtime.cache import BUILDING
 from redlang.runtime.launcher import Launch, Stored
 from redlang.runtime.threads import pool
 from redlang.runtime.work import minimum_units
+from redlang.schedule.in_place import in_place
 
 KEPT_EXTENTS = 4096
 """Sets of extents whose runs one launcher remembers."""
@@ -80,31 +81,31 @@ Find: TypeAlias = Callable[[Mapping[str, int], Mapping[str, str | None]], Found]
 """Finds code for extents and for the axis of unit stride of each array and result."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Compiled:
     """The backend that runs machine code.
 
     Attributes:
         find: Finds code.
-        aliases: Pairs (result, array) for which storing over the array is safe.
+        unit: The axis along which each array of the launcher has stride 1.
     """
 
     find: Find
-    aliases: frozenset[tuple[int, str]] = frozenset()
+    unit: dict[str, str | None] = field(default_factory=dict)
 
     @property
     def backend(self) -> Compiled:
         """Return this backend."""
         return self
 
-    def may_alias(self, result: int, array: str) -> bool:
+    def may_alias(self, result: int, array: str, extents: Mapping[str, int]) -> bool:
         """Tell whether a result may be stored over an input, element by element."""
-        return (result, array) in self.aliases
+        return in_place(self.find(extents, self.unit).code.loops, result, array)
 
     def emit(self, launch: Launch) -> None:
         """Add the lines that find a run and call it."""
         stored = (*launch.inputs, *launch.outputs)
-        unit = {x.name: _unit_axis(x) for x in stored}
+        unit = self.unit = {x.name: _unit_axis(x) for x in stored}
         axes = [axis.name for axis in launch.program.axes]
         runs = _Runs(partial(_make_run, self.find, unit), tuple(axes))
         launch.names |= {"runs": runs, "find_run": runs.find}
@@ -118,7 +119,7 @@ class Compiled:
         wholes: list[str] = []
         floats: list[str] = []
         for x in stored:
-            addresses.append(x.library.address_text.format(x.variable))
+            addresses.append(x.address)
             wholes += _stride_lines(launch, x, unit[x.name])
         params = {p.name: p for p in launch.program.params}
         for name, variable in launch.scalars.items():

@@ -45,6 +45,11 @@ class Stored:
     contiguous: bool
     unit_dim: int | None
 
+    @property
+    def address(self) -> str:
+        """Return the variable that holds its address."""
+        return f"p{self.variable}"
+
 
 @dataclass(slots=True)
 class Launch:
@@ -87,7 +92,7 @@ class Site:
         results: The arrays in `out=`, or none.
         types: The Python type of each captured number.
         misfit: Names the mistake in a call whose extents do not fit, given its values and `out`.
-        guard: Refuses an `out` that overlaps an input or itself, given inputs and results.
+        guard: Refuses an `out` that overlaps an input or itself, given inputs, results and extents.
     """
 
     program: Program
@@ -95,7 +100,7 @@ class Site:
     results: Sequence[Argument]
     types: Mapping[str, type]
     misfit: Callable[[tuple[object, ...], object], None]
-    guard: Callable[[Sequence[AnyArray], Sequence[AnyArray]], None]
+    guard: Callable[[Sequence[AnyArray], Sequence[AnyArray], tuple[int, ...]], None]
 
 
 def make_launcher(site: Site, backend: Backend) -> tuple[FunctionType, str]:
@@ -190,10 +195,33 @@ def _results(launch: Launch, given: bool) -> list[str]:
             placed[key] = f"{x.variable}_{key}"
             launch.names[placed[key]] = value
         lines.append(f"{x.variable} = {x.library.empty_text.format_map(placed)}")
+    stored = (*launch.inputs, *launch.outputs)
+    lines += [f"{x.address} = {x.library.address_text.format(x.variable)}" for x in stored]
     if given:
+        test = " or ".join(_overlap_tests(launch))
         inputs = _tuple([x.variable for x in launch.inputs])
-        lines.append(f"guard({inputs}, {_tuple(names)})")
+        call = f"guard({inputs}, {_tuple(names)}, {launch.extents.extents()})"
+        lines += [f"if {test}:", f"    {call}"] if test else [call]
     return lines
+
+
+def _overlap_tests(launch: Launch) -> list[str]:
+    """Return tests of which one holds wherever a result may overlap something; none if unknown."""
+    tests = []
+    everything = (*launch.inputs, *launch.outputs)
+    if not all(x.contiguous for x in everything):
+        return []
+    for i, out in enumerate(launch.outputs):
+        for other in (*launch.inputs, *launch.outputs[:i]):
+            ends = [_end(launch, x) for x in (out, other)]
+            tests.append(f"({out.address} < {ends[1]} and {other.address} < {ends[0]})")
+    return tests
+
+
+def _end(launch: Launch, x: Stored) -> str:
+    """Return the address behind a row-major array."""
+    sizes = [*map(launch.extents.size, x.dims), str(x.dtype.bytes)]
+    return f"{x.address} + {' * '.join(sizes)}"
 
 
 def _tuple(parts: Sequence[str], single: bool = True) -> str:
@@ -230,9 +258,9 @@ class Interpreted:
         """Return this backend."""
         return self
 
-    def may_alias(self, result: int, array: str) -> bool:
+    def may_alias(self, result: int, array: str, extents: Mapping[str, int]) -> bool:
         """Tell that results may lie over inputs: all are computed before any is stored."""
-        del result, array
+        del result, array, extents
         return True
 
     def emit(self, launch: Launch) -> None:
