@@ -18,8 +18,6 @@ from redlang.codegen.cuda.folds import Folding, folding
 from redlang.codegen.cuda.frame import CODES, Frame, Memory, Value
 from redlang.codegen.cuda.kernel_text import Classes, KernelText
 from redlang.codegen.cuda.values import Operands, Values
-from redlang.errors import InternalError
-from redlang.ir import walk
 from redlang.ir.loops import (
     Branch,
     Combine,
@@ -33,7 +31,7 @@ from redlang.ir.loops import (
     Statement,
     Store,
 )
-from redlang.ir.program import Apply, Cast, Expr, Index, Literal
+from redlang.ir.program import Apply, Cast, Expr, Index
 from redlang.ir.types import I64, Type, compute_type
 from redlang.schedule import tidy
 from redlang.schedule.threads import ThreadPlan
@@ -66,6 +64,9 @@ class Unit:
         self.accesses = Accesses(self.frame, self.values)
         self.kernel = kernel
         self.plan = plan
+        # Names that are given several values, and the variables that they have.
+        self.changing = changing_names(kernel.body)
+        self.variables: set[str] = set()
 
     def _load(self, expr: Expr, depth: int) -> Value:
         return self.accesses.load(expr, depth)  # type: ignore[arg-type]  # loads and memory refs
@@ -97,8 +98,6 @@ class Unit:
 
     def _unit_number(self) -> str:
         frame = self.frame
-        if self.kernel.segment is not None:
-            raise InternalError("segments are written by `merging`")
         if self.plan.units == 1:
             frame.line("unit = i32(cuda.blockIdx.x)")
             return "unit"
@@ -144,7 +143,7 @@ class Unit:
         """Write one statement."""
         match statement:
             case Compute(name, value, type_):
-                self.frame.define(name, self._named(name, self._over(value, type_)))
+                self.frame.define(name, self._named(name, self._over(value, type_, name)))
             case Fold():
                 self.fold(statement)
             case Contract():
@@ -162,17 +161,11 @@ class Unit:
             case _:
                 assert_never(statement)
 
-    def _over(self, expr: Expr, type_: Type) -> Value:
+    def _over(self, expr: Expr, type_: Type, base: str = "value") -> Value:
         """Return an expression as a tile over exactly the axes of a type."""
-        value = self.values.value(expr) if expr.type.axes or not _is_constant(expr) else None
-        code = CODES[type_.dtype.name]
         tile = self.frame.tile_axes(type_.axes)
-        if value is None:
-            text = self.values.inline(expr, Operands(), self.frame.depth)
-            value = Value(f"{code}({text})" if code != "bool" else text, (), code)
-        if value.axes == tile:
-            return value
-        return self._spread_out(value, tile)
+        value = self.values.value(expr, base)
+        return value if value.axes == tile else self._spread_out(value, tile)
 
     def _spread_out(self, value: Value, tile: tuple[str, ...]) -> Value:
         operands = Operands()
@@ -183,8 +176,14 @@ class Unit:
         return wide
 
     def _named(self, name: str, value: Value) -> Value:
-        """Give a value the variable of a name, so that it can be given another later."""
-        variable = self.frame.module.names.of("value", name)
+        """Give a value a variable of its own where its name or its variable will change."""
+        frame = self.frame
+        if name not in self.changing:
+            if value.text not in self.variables:
+                return value
+            return self.values.assign(name, value.text, value.axes, value.code, frame.depth)
+        variable = frame.module.names.of("value", name)
+        self.variables.add(variable)
         if value.text != variable:
             self.frame.line(f"{variable} = {value.text}")
         return replace(value, text=variable)
@@ -505,6 +504,30 @@ def warp_bytes(codes: Sequence[str], count: int, peers: int) -> int:
     return -(-total // 16) * 16
 
 
+def changing_names(body: Sequence[Statement]) -> frozenset[str]:
+    """Return the names that are given more than one value."""
+    seen: dict[str, int] = {}
+    changing: set[str] = set()
+
+    def visit(statements: Sequence[Statement]) -> None:
+        for statement in statements:
+            match statement:
+                case Loop(body=inner):
+                    visit(inner)
+                case Branch(then=then, otherwise=otherwise):
+                    visit((*then, *otherwise))
+                case Commit(pairs=pairs):
+                    changing.update(state for state, _ in pairs)
+                case Contract(name=name, accumulate=True):
+                    changing.add(name)
+                case _:
+                    for name in tidy.writes(statement):
+                        seen[name] = seen.get(name, 0) + 1
+
+    visit(body)
+    return frozenset(changing | {name for name, times in seen.items() if times > 1})
+
+
 def _rounded(value: Expr, memory: Memory) -> Expr:
     """Return a value in the compute type of the memory that it is stored to."""
     target = compute_type(memory.dtype)
@@ -515,7 +538,3 @@ def _rounded(value: Expr, memory: Memory) -> Expr:
 
 def _index_type(axis: str) -> Type:
     return Type(I64, (axis,))
-
-
-def _is_constant(expr: Expr) -> bool:
-    return all(isinstance(node, Literal | Apply | Cast) for node in walk.nodes(expr))

@@ -138,8 +138,9 @@ class Frame:
 
     def axis_depth(self, axis: str) -> int:
         """Return the depth of the scope that gives `axis` its range; 0 for list slots."""
-        for depth, scope in enumerate(self.scopes):
-            if axis in scope.axes:
+        # A merge goes over segments inside the range of the block's own segment.
+        for depth in reversed(range(len(self.scopes))):
+            if axis in self.scopes[depth].axes:
                 return depth
         if axis in self.slots:
             return 0

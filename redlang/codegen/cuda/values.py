@@ -101,8 +101,13 @@ class Values:
         self.frame = frame
         self.loader = loader
 
-    def value(self, expr: Expr) -> Value:
-        """Return the value of `expr`, computed where it belongs and only once."""
+    def value(self, expr: Expr, base: str = "value") -> Value:
+        """Return the value of `expr`, computed where it belongs and only once.
+
+        Args:
+            expr: What is computed.
+            base: What its variable is called after, if it is computed now.
+        """
         leaf = self._leaf(expr)
         if leaf is not None:
             return leaf
@@ -114,7 +119,7 @@ class Values:
             elif isinstance(expr, Index):
                 value = self._indices(expr.axis, depth)
             else:
-                value = self._computed(expr, depth)
+                value = self._computed(expr, depth, base)
             known[expr] = value
         return known[expr]
 
@@ -150,8 +155,8 @@ class Values:
         self.frame.at(depth).append(f"{name} = {text}")
         return Value(name, axes, code)
 
-    def _computed(self, expr: Expr, depth: int) -> Value:
-        (value,) = self.apply("value", [expr], expr.type.axes, depth)
+    def _computed(self, expr: Expr, depth: int, base: str) -> Value:
+        (value,) = self.apply(base, [expr], expr.type.axes, depth)
         return value
 
     def apply(

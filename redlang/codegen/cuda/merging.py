@@ -1,0 +1,325 @@
+"""A sweep cut among threads and blocks, and the merge of what they found, as one CUDA kernel.
+
+The lowering gives two kernels: one sweeps a segment and leaves its states in memory, one merges the
+states of all segments. Here a thread's strip is a segment too. When the sweep is over, the merge's
+own body joins the states of lanes, then of warps, then, by the last block to arrive, of blocks,
+each time with the earlier part on the left. The text of the body stands in loops, so that it is
+compiled a few times and not once a partner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from redlang.codegen.arguments import Extent
+from redlang.codegen.cuda.elements import WARP_BITS, Unit, changing_names, warp_bytes
+from redlang.codegen.cuda.frame import Value
+from redlang.codegen.cuda.kernel_text import Classes, Counters, KernelText
+from redlang.errors import InternalError
+from redlang.ir.loops import Compute, Kernel, Loop, Loops, Statement, Store
+from redlang.ir.program import Ref
+from redlang.ir.types import Type
+from redlang.schedule import tidy
+from redlang.schedule.threads import ThreadPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """The parts of a merge kernel.
+
+    Attributes:
+        begin: Gives the states their initial values.
+        index: The pseudo axis that numbers segments.
+        body: Joins the states with those of one segment, which it reads from workspaces.
+        rest: What is done with the merged states.
+    """
+
+    begin: tuple[Statement, ...]
+    index: str
+    body: tuple[Statement, ...]
+    rest: tuple[Statement, ...]
+
+
+def take_apart(kernel: Kernel) -> Merge:
+    """Return the parts of a merge kernel."""
+    for place, statement in enumerate(kernel.body):
+        if isinstance(statement, Loop):
+            before, after = kernel.body[:place], kernel.body[place + 1 :]
+            return Merge(before, statement.axis, statement.body, after)
+    raise InternalError(f"{kernel.name} merges nothing")
+
+
+def emit_segments(
+    loops: Loops,
+    sweep: Kernel,
+    merge: Kernel,
+    plan: ThreadPlan,
+    classes: Classes,
+    *,
+    across_blocks: bool,
+) -> KernelText:
+    """Return the text of a segmented sweep and its merge.
+
+    Args:
+        loops: The lowered program.
+        sweep: Its kernel over segments.
+        merge: The kernel that merges them.
+        plan: The threads of a block.
+        classes: What is known of the arrays of every launch.
+        across_blocks: Whether blocks share a unit; else one block has all of it.
+    """
+    unit = _SegmentUnit(loops, sweep, merge, plan, classes, across_blocks)
+    with unit.frame.scope(unit.unit_axes()) as scope:
+        unit.ranges()
+        unit.whole()
+    text = unit.finished(scope.lines)
+    return replace(text, segments=unit.index if across_blocks else "")
+
+
+class _SegmentUnit(Unit):
+    """Writes a unit whose sweep is cut."""
+
+    def __init__(
+        self,
+        loops: Loops,
+        sweep: Kernel,
+        merge: Kernel,
+        plan: ThreadPlan,
+        classes: Classes,
+        across_blocks: bool,
+    ) -> None:
+        super().__init__(loops, sweep, plan, classes)
+        self.parts = take_apart(merge)
+        self.index = self.parts.index
+        self.across_blocks = across_blocks
+        written = frozenset[str]().union(*(tidy.writes(s) for s in self.parts.body))
+        stores = [s for s in sweep.body if isinstance(s, Store)]
+        # The workspace of each state, in the order in which states are stored.
+        self.spaces = {
+            s.value.name: s for s in stores if isinstance(s.value, Ref) and self.index in s.axes
+        }
+        self.written = written | set(self.spaces)
+        self.changing |= frozenset(self.spaces) | changing_names(merge.body)
+
+    def _unit_number(self) -> str:
+        frame = self.frame
+        if not self.across_blocks:
+            return super()._unit_number()
+        frame.line(f"segment, unit = t.divided(i32(cuda.blockIdx.x), {self._unit_count()})")
+        frame.line(f"{frame.first(self.index)} = i64(segment)")
+        return "unit"
+
+    def ranges(self) -> None:
+        """Write the unit's ranges and, where blocks share it, this block's part of the sweep."""
+        if self.across_blocks and not self.kernel.grid:
+            self.frame.line(f"{self.frame.first(self.index)} = i64(cuda.blockIdx.x)")
+        super().ranges()
+
+    def bounds(self, axis: str) -> tuple[str, str]:
+        """Return what this block covers of a looped axis."""
+        segment = self.kernel.segment
+        assert segment is not None
+        if axis != segment.axis or not self.across_blocks:
+            return super().bounds(axis)
+        frame = self.frame
+        extent, parts = frame.parameter(Extent(axis)), frame.parameter(Extent(self.index))
+        own = frame.first(self.index)
+
+        def bound(number: str) -> Callable[[], str]:
+            count = f"t.tiles({extent}, {segment.tile})"
+            return lambda: f"t.smaller({number} * {count} // {parts} * {segment.tile}, {extent})"
+
+        start = frame.variable("start", axis, 0, bound(own))
+        stop = frame.variable("stop", axis, 0, bound(f"({own} + 1)"))
+        return start, stop
+
+    def whole(self) -> None:
+        """Write the sweep, the merges, and what comes after."""
+        frame = self.frame
+        self.run([s for s in self.kernel.body if s not in self.spaces.values()])
+        if not self.across_blocks:
+            self._join_threads()
+            self.run(self.parts.rest)
+            return
+        offset = self._reserve(16)
+        frame.line(
+            "# Twice: the threads of each block, then those of the last one over all blocks."
+        )
+        frame.line("turn = i64(0)")
+        with self._block("while turn < 2:"):
+            self._join_threads()
+            frame.line("turn = turn + 1")
+            with self._block("if turn == 1:"):
+                self._leave(offset)
+        with self._block("if turn == 2:"):
+            self.run(self.parts.rest)
+
+    def _leave(self, offset: int) -> None:
+        """Write this block's states to memory; the last block reads those of all."""
+        frame = self.frame
+        for statement in self.spaces.values():
+            self.store(statement)
+        parts = frame.parameter(Extent(self.index))
+        counter = (
+            f"{frame.parameter(Counters())} + i64(unit) * 4"
+            if self.kernel.grid
+            else (frame.parameter(Counters()))
+        )
+        arrive = frame.module.declare("arrive", f"t.arrival({offset})")
+        frame.line(f"last = {arrive}({counter}, {parts} - 1)")
+        with self._block("if last:"):
+            self._begin_again()
+            self._join_segments(parts)
+        frame.line("if logical_not(last):")
+        frame.line("    turn = i64(3)")
+
+    def _begin_again(self) -> None:
+        for statement in self.parts.begin:
+            if isinstance(statement, Compute) and statement.name in self.spaces:
+                self.statement(statement)
+
+    def _join_segments(self, parts: str) -> None:
+        """Join the segments of this thread's share, in order; shares may differ by one."""
+        frame = self.frame
+        bits = self._strip_bits()
+        shares = 1 << len(bits)
+        own = f"i64({frame.thread_bits(bits)})" if bits else "i64(0)"
+        frame.line(f"start = {own} * {parts} // {shares}")
+        frame.line(f"stop = ({own} + 1) * {parts} // {shares}")
+        initial = {}
+        for name, value in self._states():
+            variable = frame.module.names.of("initial", f"{name}.initial")
+            frame.line(f"{variable} = {value.text}")
+            initial[name] = variable
+        frame.line("step = i64(0)")
+        with self._block(f"while step < t.tiles({parts}, {shares}):", [self.index]):
+            # A thread that has no further segment joins the neutral state.
+            frame.line("some = start + step < stop")
+            frame.line(f"{frame.first(self.index)} = t.smaller(start + step, {parts} - 1)")
+            others = {}
+            for name, value in self._states():
+                space = self.spaces[name].target
+                memory = frame.memories[space]
+                found = self.values.value(Ref(space, Type(memory.dtype, memory.axes)))
+                other = frame.module.names.of("other", f"{name}.other")
+                frame.line(f"{other} = t.choose(some, {found.text}, {initial[name]})")
+                others[name] = replace(value, text=other)
+            self._join(others)
+            frame.line("step = step + 1")
+
+    # Threads ----------------------------------------------------------------------------------
+
+    def _strip_bits(self) -> list[int]:
+        return sorted(bit for axis in self.plan.strips for bit in self.plan.bits(axis))
+
+    def _join_threads(self) -> None:
+        """Join the states of lanes and warps; afterwards all threads hold the result."""
+        bits = self._strip_bits()
+        self._join_lanes([bit for bit in bits if bit < WARP_BITS])
+        self._join_warps([bit for bit in bits if bit >= WARP_BITS], bits)
+
+    def _join_lanes(self, bits: Sequence[int]) -> None:
+        frame = self.frame
+        if not bits:
+            return
+        if list(bits) != list(range(bits[0], bits[-1] + 1)):
+            for bit in bits:
+                self._join_lanes([bit])
+            return
+        frame.line("# Lower lanes hold earlier parts.")
+        frame.line(f"mask = i64({1 << bits[0]})")
+        with self._block(f"while mask <= {1 << bits[-1]}:"):
+            frame.line(f"upper = (i64({frame.thread()}) & mask) != 0")
+            others = {}
+            for name, value in self._states():
+                far = frame.module.names.of("far", f"{name}.far")
+                other = frame.module.names.of("other", f"{name}.other")
+                frame.line(f"{far} = t.exchanged({value.text}, i32(mask))")
+                frame.line(f"{other} = t.choose(upper, {value.text}, {far})")
+                frame.line(f"{value.text} = t.choose(upper, {far}, {value.text})")
+                others[name] = replace(value, text=other)
+            self._join(others)
+            frame.line("mask = mask * 2")
+
+    def _join_warps(self, bits: Sequence[int], strips: Sequence[int]) -> None:
+        frame = self.frame
+        if not bits:
+            return
+        peers = 1 << len(bits)
+        rest = [b for b in range(self.plan.threads.bit_length() - 1) if b not in strips]
+        lanes = sum(1 << bit for bit in strips if bit < WARP_BITS)
+        writes = f"(i64({frame.thread()}) & {lanes}) == 0" if lanes else "True"
+        places = {}
+        for name, value in self._states():
+            count = frame.size(value.axes)
+            size = warp_bytes([value.code], count, 1)
+            offset = self._reserve(size * peers << len(rest))
+            group = f"i64({frame.thread_bits(rest)}) * {size * peers}" if rest else "i64(0)"
+            base = f"{offset} + {group}"
+            kind = f'"{value.code}", {count}'
+            put = frame.module.declare(f"put_{value.code}", f"t.shared_store({kind})")
+            get = frame.module.declare(f"get_{value.code}", f"t.shared_load({kind})")
+            own = f"{base} + i64({frame.thread_bits(bits)}) * {size}"
+            frame.line(f"{put}({own}, {writes}, {value.text})")
+            places[name] = (get, base, size)
+        frame.line("t.barrier()")
+        for name, value in self._states():
+            get, base, _ = places[name]
+            frame.line(f"{value.text} = {get}({base})")
+        frame.line("peer = i64(1)")
+        with self._block(f"while peer < {peers}:"):
+            others = {}
+            for name, value in self._states():
+                get, base, size = places[name]
+                other = frame.module.names.of("other", f"{name}.other")
+                frame.line(f"{other} = {get}({base} + peer * {size})")
+                others[name] = replace(value, text=other)
+            self._join(others)
+            frame.line("peer = peer + 1")
+        # The region is written again when blocks have been merged.
+        frame.line("t.barrier()")
+
+    def _states(self) -> list[tuple[str, Value]]:
+        found = []
+        for name in self.spaces:
+            value = self.frame.lookup(name)
+            assert value is not None, name
+            found.append((name, value))
+        return found
+
+    def _join(self, others: dict[str, Value]) -> None:
+        """Write the merge's body, reading the right states from variables, not from memory."""
+        self.frame.stand_ins = {self.spaces[name].target: value for name, value in others.items()}
+        self.run(self.parts.body)
+        self.frame.stand_ins = {}
+
+    # Text -------------------------------------------------------------------------------------
+
+    def _reserve(self, size: int) -> int:
+        """Return the offset of a region of shared memory; the same size of it is now taken."""
+        offset = self.frame.shared_bytes
+        self.frame.shared_bytes += -(-size // 16) * 16
+        return offset
+
+    def _block(self, head: str, axes: Sequence[str] = ()) -> _Block:
+        """Open a block under a head; what does not belong into it goes before the head."""
+        return _Block(self, head, axes)
+
+
+class _Block:
+    """A scope whose lines stand, indented, under a head; states change in it."""
+
+    def __init__(self, unit: _SegmentUnit, head: str, axes: Sequence[str]) -> None:
+        self.frame = unit.frame
+        self.head = head
+        self.inner = unit.frame.scope(axes, frozenset(unit.written))
+
+    def __enter__(self) -> None:
+        self.scope = self.inner.__enter__()
+
+    def __exit__(self, *problem: object) -> None:
+        self.inner.__exit__(None, None, None)
+        self.frame.line(self.head)
+        for line in self.scope.lines or ["pass"]:
+            self.frame.line(f"    {line}")
