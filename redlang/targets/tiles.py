@@ -49,6 +49,20 @@ from redlang.targets.ptx.inline import (
     unpack,
 )
 from redlang.targets.ptx.memory import load, store
+from redlang.targets.ptx.ranks import (
+    joined_key,
+    lower_half,
+    lower_key,
+    packed_key,
+    rank_bf16,
+    rank_f16,
+    rank_f32,
+    unrank_bf16,
+    unrank_f16,
+    unrank_f32,
+    upper_half,
+    upper_key,
+)
 from redlang.targets.ptx.shared import shared_load, shared_store
 from redlang.targets.ptx.shuffle import (
     ballot,
@@ -272,6 +286,55 @@ choose = define_generic("choose", 3, _choose)
 """`choose(test, tile, tile)`: one of two tiles, by one test."""
 
 
+def split(code: str, counts: Counts, over: str, k: int) -> Intrinsic:
+    """Return a function that deals the elements along `over` out to k tiles: (tile, neutral).
+
+    Element i goes to tile i % k at place i // k; what is missing at the end is `neutral`.
+
+    Args:
+        code: The type code of the tile.
+        counts: Registers along each axis.
+        over: The axes that are dealt out, separated by blanks.
+        k: How many tiles.
+    """
+    kept = {axis: count for axis, count in counts.items() if axis not in over.split()}
+    folded = {axis: count for axis, count in counts.items() if axis in over.split()}
+    chunks = -(-_product(folded.values()) // k)
+    total = _product(kept.values()) * chunks
+
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
+        elements = unpack(builder, values[0], _product(counts.values()))
+        hands: list[list[ir.Value]] = [[] for _ in range(k)]
+        for at in _positions(kept):
+            row = [
+                elements[_place(tuple(counts), counts, at | inner)] for inner in _positions(folded)
+            ]
+            row += [values[1]] * (chunks * k - len(row))
+            for chunk in range(chunks):
+                for hand in range(k):
+                    hands[hand].append(row[chunk * k + hand])
+        tiles = [pack(builder, hand) for hand in hands]
+        return tiles[0] if k == 1 else context.make_tuple(builder, signature.return_type, tiles)
+
+    kind = tile_type(code, total)
+    result = kind if k == 1 else types.UniTuple(kind, k)
+    return define("split", result, [tile_type(code, _product(counts.values())), code], generate)
+
+
+def stacked(code: str, count: int, k: int) -> Intrinsic:
+    """Return a function that puts k tiles of `count` elements into one, their number fastest."""
+
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
+        columns = [unpack(builder, value, count) for value in values]
+        return pack(builder, [column[row] for row in range(count) for column in columns])
+
+    return define("stacked", tile_type(code, count * k), [tile_type(code, count)] * k, generate)
+
+
 def filled(code: str, count: int) -> Intrinsic:
     """Return a function from a scalar to a tile of `count` copies."""
 
@@ -329,18 +392,32 @@ __all__ = [
     "gather",
     "indices",
     "inside",
+    "joined_key",
     "lanes",
     "load",
+    "lower_half",
+    "lower_key",
     "maximum",
     "minimum",
     "named_barrier",
+    "packed_key",
+    "rank_bf16",
+    "rank_f16",
+    "rank_f32",
     "rounding",
     "rsqrt",
     "shared_load",
     "shared_store",
     "smaller",
+    "split",
+    "stacked",
     "store",
     "tiles",
+    "unrank_bf16",
+    "unrank_f16",
+    "unrank_f32",
+    "upper_half",
+    "upper_key",
     "warp_barrier",
     "warp_max",
     "warp_min",

@@ -41,6 +41,7 @@ inf, nan = np.inf, np.nan
 
 to_bool = conversion("bool")
 to_i32 = conversion("i32")
+to_u32 = conversion("u32")
 to_i64 = conversion("i64")
 to_u64 = conversion("u64")
 to_f32 = conversion("f32")
@@ -124,6 +125,7 @@ __all__ = [
     "to_f64",
     "to_i32",
     "to_i64",
+    "to_u32",
     "to_u64",
     "u32",
     "u64",

@@ -49,7 +49,7 @@ def folding(op: str, types: Sequence[Type], element: DType, monoid: Monoid | Non
     """Return how a reduction works.
 
     Args:
-        op: A reduction of `ir.operators`, `mantissa` or `monoid`; not `topk`.
+        op: A reduction of `ir.operators`, `mantissa` or `monoid`; not one with indices.
         types: The types of its results.
         element: The compute type of its operand.
         monoid: The user's monoid.
@@ -73,8 +73,6 @@ def folding(op: str, types: Sequence[Type], element: DType, monoid: Monoid | Non
             return _truth(word, op == "all")
         case "count":
             return _count()
-        case "argmax" | "argmin":
-            return _extreme_index(code, element, op)
         case _:
             raise InternalError(f"no folding for {op!r} of {element}")
 
@@ -143,35 +141,22 @@ def _worst(element: DType, code: str, op: str) -> str:
     return constant(low if op == "max" else high, code)
 
 
-def _extreme_index(code: str, element: DType, op: str) -> Folding:
-    """A value and its index, -1 for none: NaN beats all, the smaller index wins ties."""
-    sign = ">" if op == "argmax" else "<"
-    is_float = element.kind == "float"
+def ranks_before(
+    one: Sequence[str], other: Sequence[str], element: DType, name: str, *, largest: bool
+) -> Lines:
+    """Return lines that set `name` to whether an entry ranks before another.
 
-    def combine(a: str, i: str, b: str, j: str) -> tuple[Lines, list[str]]:
-        beats = f"{b} {sign} {a}"
-        equal = f"{b} == {a}"
-        if is_float:
-            beats = f"logical_or({beats}, logical_and(is_nan({b}), logical_not(is_nan({a}))))"
-            beats = f"logical_and({beats}, logical_not(is_nan({a})))"
-            equal = f"logical_or({equal}, logical_and(is_nan({b}), is_nan({a})))"
-        # As unsigned numbers, no index (-1) is the largest of all.
-        earlier = f"to_u64({j}) < to_u64({i})"
-        lines = [
-            f"beats = {beats}",
-            f"beats = logical_or(beats, logical_and({equal}, {earlier}))",
-            f"some = {j} >= 0",
-            f"none = {i} < 0",
-            "take = logical_and(some, logical_or(none, beats))",
-        ]
-        return lines, [f"select(take, {b}, {a})", f"select(take, {j}, {i})"]
-
-    return Folding(
-        codes=(code, "i64"),
-        neutral=(_worst(element, code, op[3:]), "i64(-1)"),
-        lift=lambda value, index: ([], [value, index]),
-        combine=combine,
-        finish=lambda value, index: ([], [value, index]),
-        results=(code, "i64"),
-        indexed=True,
-    )
+    An entry is a value and its index, -1 for nothing. NaN ranks before every number, the better
+    number before others, the smaller index before larger ones, nothing last.
+    """
+    (a, i), (b, j) = one, other
+    better = f"{a} {'>' if largest else '<'} {b}"
+    equal = f"{a} == {b}"
+    if element.kind == "float":
+        better = f"logical_or({better}, logical_and(is_nan({a}), logical_not(is_nan({b}))))"
+        better = f"logical_and({better}, logical_not(is_nan({b})))"
+        equal = f"logical_or({equal}, logical_and(is_nan({a}), is_nan({b})))"
+    return [
+        f"{name} = logical_or({better}, logical_and({equal}, {i} < {j}))",
+        f"{name} = logical_and({i} >= 0, logical_or({j} < 0, {name}))",
+    ]

@@ -77,6 +77,7 @@ WORDS = frozenset(
         "to_f64",
         "to_i32",
         "to_i64",
+        "to_u32",
         "to_u64",
         "u32",
         "u64",

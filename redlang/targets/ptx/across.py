@@ -1,0 +1,186 @@
+"""Folding states across the threads of a unit: butterflies in a warp, one exchange between warps.
+
+A state is a few values; each thread holds a tile of states. Afterwards every thread that took part
+holds the folded tile, the same bits in each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llvmlite import ir
+
+from redlang.targets.numba_cuda import types
+from redlang.targets.ptx.barriers import BARRIER
+from redlang.targets.ptx.calls import Body, body_of, call, results_of
+from redlang.targets.ptx.inline import (
+    I32,
+    VOID,
+    Context,
+    Intrinsic,
+    NumbaType,
+    Values,
+    asm,
+    define,
+    pack,
+    tile_type,
+    unpack,
+)
+from redlang.targets.ptx.shared import BYTES, base, load_at, store_at
+from redlang.targets.ptx.shuffle import butterfly_move, moved
+
+State = list[ir.Value]
+
+
+def lanes(
+    function: Intrinsic, count: int, masks: Sequence[int], *, ordered: bool = False
+) -> Intrinsic:
+    """Return a function that folds tiles of states over lanes of the warp.
+
+    Args:
+        function: Combines two states, as for `tiles.fold`.
+        count: States of a tile.
+        masks: Lane bits to fold, in order; with `ordered` from the lowest bit up.
+        ordered: Whether the state of the lower lane must stand left. Otherwise `function` must
+            give the same bits either way round.
+    """
+    body = body_of(function)
+
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
+        states = unpacked_states(builder, values, count)
+        lane = asm(builder, I32, "mov.u32 $0, %laneid;", "=r", []) if ordered else None
+        for mask in masks:
+            move = butterfly_move(mask)
+            others = [[moved(builder, value, move) for value in state] for state in states]
+            states = [
+                combined(context, builder, body, *_in_order(builder, lane, mask, own, other))
+                for own, other in zip(states, others, strict=True)
+            ]
+        return packed_states(context, builder, body, states)
+
+    return define("lanes", states_type(body, count), state_kinds(body, count), generate)
+
+
+def _in_order(
+    builder: ir.IRBuilder, lane: ir.Value | None, mask: int, own: State, other: State
+) -> tuple[State, State]:
+    if lane is None:
+        return own, other
+    bit = builder.and_(lane, ir.Constant(I32, mask))
+    upper = builder.icmp_unsigned("!=", bit, ir.Constant(I32, 0))
+    pairs = list(zip(own, other, strict=True))
+    left = [builder.select(upper, theirs, mine) for mine, theirs in pairs]
+    right = [builder.select(upper, mine, theirs) for mine, theirs in pairs]
+    return left, right
+
+
+def warps(function: Intrinsic, count: int, peers: int, offset: int) -> Intrinsic:
+    """Return a function that folds tiles of states over `peers` warps of the block.
+
+    It takes the thread's group among those that are not folded (i32), its number among the peers
+    (i32), whether it writes (of the threads of a warp that hold the same states, one should), then
+    the tiles. It waits for the whole block once.
+
+    Args:
+        function: Combines two states; the lower peer's stands left.
+        count: States of a tile.
+        peers: How many groups of threads hold parts.
+        offset: Where its region of shared memory starts, in bytes.
+    """
+    body = body_of(function)
+    sizes = [BYTES[code] for code in body.results]
+    # One row of `peers` values for each value of each state, so that a thread reads neighbours.
+    rows = [(part, number) for part in range(len(sizes)) for number in range(count)]
+    starts: dict[tuple[int, int], int] = {}
+    group_bytes = 0
+    for part, number in rows:
+        starts[part, number] = group_bytes
+        group_bytes += sizes[part] * peers
+
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
+        group, peer, writes, *tiles = values
+        states = unpacked_states(builder, tiles, count)
+        base = shared_address(builder, offset)
+        own = builder.add(base, builder.mul(group, ir.Constant(I32, group_bytes)))
+        with builder.if_then(writes):
+            for part, number in rows:
+                place = builder.add(own, builder.mul(peer, ir.Constant(I32, sizes[part])))
+                store_at(builder, place, starts[part, number], [states[number][part]])
+        asm(builder, VOID, BARRIER, "~{memory}", [], effect=True)
+        found = {
+            (part, number): load_at(builder, own, starts[part, number], body.results[part], peers)
+            for part, number in rows
+        }
+        folded = [
+            tree(
+                context,
+                builder,
+                body,
+                [[found[part, number][p] for part in range(len(sizes))] for p in range(peers)],
+            )
+            for number in range(count)
+        ]
+        return packed_states(context, builder, body, folded)
+
+    kinds = ["i32", "i32", "bool", *state_kinds(body, count)]
+    return define("warps", states_type(body, count), kinds, generate)
+
+
+def warps_bytes(codes: Sequence[str], count: int, peers: int) -> int:
+    """Return the shared bytes that `warps` takes for one group of threads, a multiple of 16."""
+    return -(-sum(BYTES[code] for code in codes) * count * peers // 16) * 16
+
+
+def shared_address(builder: ir.IRBuilder, offset: int) -> ir.Value:
+    """Return the address `offset` bytes into the dynamic shared memory."""
+    return builder.add(base(builder), ir.Constant(I32, offset))
+
+
+def tree(context: Context, builder: ir.IRBuilder, body: Body, states: Sequence[State]) -> State:
+    """Combine neighbouring states until one is left; the left one holds earlier elements."""
+    level = list(states)
+    while len(level) > 1:
+        pairs = [
+            combined(context, builder, body, left, right)
+            for left, right in zip(level[::2], level[1::2], strict=False)
+        ]
+        level = pairs + level[len(level) & ~1 :]
+    return level[0]
+
+
+def combined(
+    context: Context, builder: ir.IRBuilder, body: Body, left: State, right: State
+) -> State:
+    """Combine two states."""
+    return results_of(builder, body, call(context, builder, body, [*left, *right]))
+
+
+def unpacked_states(builder: ir.IRBuilder, tiles: Sequence[ir.Value], count: int) -> list[State]:
+    """Return the states of a thread's tiles."""
+    columns = [unpack(builder, tile, count) for tile in tiles]
+    return [list(state) for state in zip(*columns, strict=True)]
+
+
+def packed_states(
+    context: Context, builder: ir.IRBuilder, body: Body, states: Sequence[State]
+) -> ir.Value:
+    """Return tiles of states: one tile, or a tuple of them."""
+    tiles = [pack(builder, column) for column in zip(*states, strict=True)]
+    if len(tiles) == 1:
+        return tiles[0]
+    return context.make_tuple(builder, states_type(body, len(states)), tiles)
+
+
+def states_type(body: Body, count: int) -> NumbaType:
+    """Return the type of `packed_states`."""
+    tiles = state_kinds(body, count)
+    return tiles[0] if len(tiles) == 1 else types.Tuple(tiles)
+
+
+def state_kinds(body: Body, count: int) -> list[NumbaType]:
+    """Return the types of the tiles of a state."""
+    return [tile_type(code, count) for code in body.results]
