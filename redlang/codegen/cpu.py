@@ -23,7 +23,8 @@ from redlang.codegen.arguments import (
     arrange,
     row_major,
 )
-from redlang.codegen.kernels import Tree, build_tree, contract_axes
+from redlang.codegen.kernels import Tree, build_tree
+from redlang.codegen.products import product_axes
 from redlang.codegen.nesting import For, If, Leaf, Multiply, Node, Tiles
 from redlang.codegen.scalars import converted, number, spell
 from redlang.codegen.steps import Assign, Begin, Step
@@ -551,7 +552,7 @@ class KernelEmitter:
 
     def choice(self, node: If) -> None:
         """Write a branch."""
-        with self.writer.block(f"if {spell(node.branch.condition, self)}:"):
+        with self.writer.block(f"if {spell(node.condition, self)}:"):
             self.nodes(node.then)
         if node.otherwise:
             with self.writer.block("else:"):
@@ -587,7 +588,7 @@ class KernelEmitter:
         """Write a matrix product, with loops over all axes but one of rows, columns and depth."""
         self.multiplies = True
         self.writer.origin(contract.left.span)
-        groups = contract_axes(contract)
+        groups = product_axes(contract)
         free = {axis: self._is_free(axis) for axis in (*contract.type.axes, *contract.over)}
         rows = [a for a in groups.rows if free[a]]
         columns = [a for a in groups.columns if free[a]]

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from redlang.codegen.steps import Begin, Step, step_axes, step_expressions, step_reads, step_writes
 from redlang.ir import loops, walk
-from redlang.ir.program import Index, Load
+from redlang.ir.program import Expr, Index, Load, Ref
 
 
 @dataclass(slots=True, eq=False)
@@ -48,9 +48,9 @@ class Tiles:
 
 @dataclass(slots=True, eq=False)
 class If:
-    """One of two bodies."""
+    """One of two bodies, by a condition without axes."""
 
-    branch: loops.Branch
+    condition: Expr
     then: list[Node]
     otherwise: list[Node]
 
@@ -106,9 +106,8 @@ def innermost(step: Step, facts: Facts) -> Counter[str]:
                 unit = facts.unit.get(node.array)
                 if unit is not None and _runs_along(node, unit, facts):
                     votes[unit] += 4
-            elif isinstance(getattr(node, "name", None), str):
-                name = node.name  # type: ignore[union-attr]
-                unit = facts.votes.get(name) or facts.unit.get(name)
+            elif isinstance(node, Ref):
+                unit = facts.votes.get(node.name) or facts.unit.get(node.name)
                 if unit in axes:
                     votes[unit] += 2
     if isinstance(step, loops.Store):

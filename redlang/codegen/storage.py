@@ -39,8 +39,8 @@ def touched(node: Node) -> frozenset[str]:
             return operands | {contract.name}
         case Tiles(loop=loop):
             return frozenset() if loop.some is None else walk.refs(loop.some)
-        case If(branch=branch):
-            return walk.refs(branch.condition)
+        case If(condition=condition):
+            return walk.refs(condition)
         case For():
             return frozenset()
 
