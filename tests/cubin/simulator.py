@@ -330,6 +330,88 @@ class Tiles:
             [lanes(np.asarray(first + reach, CODES[code])) for reach in reaches]
         )
 
+    def split(self, code, counts, over, k):
+        kept = [axis for axis in counts if axis not in over.split()]
+        gone = [axis for axis in counts if axis in over.split()]
+        total = int(np.prod(list(counts.values()), dtype=int))
+
+        def dealt(tile, neutral):
+            elements = self.elements(tile, total)
+            hands = [[] for _ in range(k)]
+            for position in itertools.product(*(range(counts[a]) for a in kept)):
+                at = dict(zip(kept, position, strict=True))
+                row = [
+                    elements[place(list(counts), counts, at | dict(zip(gone, p, strict=True)))]
+                    for p in itertools.product(*(range(counts[a]) for a in gone))
+                ]
+                row += [lanes(self.block.wide(neutral, CODES[code]))] * (-len(row) % k)
+                for number, element in enumerate(row):
+                    hands[number % k].append(element)
+            return tuple_or_single([self.tile(hand) for hand in hands])
+
+        return dealt
+
+    def stacked(self, code, count, k):
+        del code, k
+
+        def stack(*tiles):
+            columns = [self.elements(tile, count) for tile in tiles]
+            return self.tile([column[row] for row in range(count) for column in columns])
+
+        return stack
+
+    def packed_key(self, rank, index):
+        return lanes((rank.astype(np.uint32) << 16) | (0xFFFF - index.astype(np.uint32)))
+
+    def upper_half(self, key):
+        return lanes(key >> np.uint32(16))
+
+    def lower_half(self, key):
+        return lanes(np.uint32(0xFFFF) - (key & np.uint32(0xFFFF)))
+
+    def joined_key(self, rank, index):
+        low = np.uint64(0xFFFFFFFF) - index.astype(np.uint64)
+        return lanes((rank.astype(np.uint64) << np.uint64(32)) | low)
+
+    def upper_key(self, key):
+        return lanes((key >> np.uint64(32)).astype(np.uint32))
+
+    def lower_key(self, key):
+        return lanes(np.uint32(0xFFFFFFFF) - (key & np.uint64(0xFFFFFFFF)).astype(np.uint32))
+
+    def _rank(self, x, dtype, width):
+        x = np.asarray(x, np.float32) + np.float32(0)
+        bits = x.astype(dtype).view(width)
+        top = width((1 << (8 * width().itemsize)) - 1)
+        sign = width(1 << (8 * width().itemsize - 1))
+        rank = np.where(bits & sign, bits ^ top, bits ^ sign)
+        return lanes(np.where(np.isnan(x), top, rank).astype(np.uint32))
+
+    def _unrank(self, rank, dtype, width):
+        rank = np.asarray(rank).astype(width)
+        top = width((1 << (8 * width().itemsize)) - 1)
+        sign = width(1 << (8 * width().itemsize - 1))
+        bits = np.where(rank & sign, rank ^ sign, rank ^ top).astype(width)
+        return lanes(bits.view(dtype).astype(np.float32))
+
+    def rank_f16(self, x):
+        return self._rank(x, np.float16, np.uint16)
+
+    def rank_bf16(self, x):
+        return self._rank(x, ml_dtypes.bfloat16, np.uint16)
+
+    def rank_f32(self, x):
+        return self._rank(x, np.float32, np.uint32)
+
+    def unrank_f16(self, rank):
+        return self._unrank(rank, np.float16, np.uint16)
+
+    def unrank_bf16(self, rank):
+        return self._unrank(rank, ml_dtypes.bfloat16, np.uint16)
+
+    def unrank_f32(self, rank):
+        return self._unrank(rank, np.float32, np.uint32)
+
     def filled(self, code, count):
         return lambda value: self.tile([value] * count)
 
@@ -426,10 +508,17 @@ def words():
     known = {name: _typed(kind) for name, kind in CODES.items() if name != "bool"}
     known |= {"inf": np.inf, "nan": np.nan}
     for op, name in {
-        **{"and": "logical_and", "or": "logical_or", "xor": "logical_xor"},
-        **{"not": "logical_not", "floordiv": "floor_divide", "mod": "modulo"},
-        **{"abs": "absolute", "round": "round_even", "isnan": "is_nan"},
-        **{"isfinite": "is_finite", "pow": "power"},
+        "and": "logical_and",
+        "or": "logical_or",
+        "xor": "logical_xor",
+        "not": "logical_not",
+        "floordiv": "floor_divide",
+        "mod": "modulo",
+        "abs": "absolute",
+        "round": "round_even",
+        "isnan": "is_nan",
+        "isfinite": "is_finite",
+        "pow": "power",
     }.items():
         known[name] = _operator(op)
     for op in (
@@ -485,6 +574,3 @@ def _scale_of(x):
     bits = np.asarray(x, np.float32).view(np.int32) & 0x7F800000
     flipped = np.int64(254 << 23) - bits
     return np.maximum(flipped, 1 << 23).astype(np.int32).view(np.float32)
-
-
-assert ml_dtypes is not None

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import gcd
 from typing import assert_never
 
 from redlang.codegen.arguments import Extent
 from redlang.codegen.cuda.access import Accesses
-from redlang.codegen.cuda.folds import Folding, folding
-from redlang.codegen.cuda.frame import CODES, Frame, Memory, Value
+from redlang.codegen.cuda.frame import Frame, Memory, Value
 from redlang.codegen.cuda.kernel_text import Classes, KernelText
+from redlang.codegen.cuda.reducing import Folds, conjunction
 from redlang.codegen.cuda.values import Operands, Values
 from redlang.ir.loops import (
     Branch,
@@ -31,12 +30,10 @@ from redlang.ir.loops import (
     Statement,
     Store,
 )
-from redlang.ir.program import Apply, Cast, Expr, Index
-from redlang.ir.types import I64, Type, compute_type
+from redlang.ir.program import Apply, Cast, Expr
+from redlang.ir.types import Type, compute_type
 from redlang.schedule import tidy
 from redlang.schedule.threads import ThreadPlan
-
-WARP_BITS = 5
 
 
 def emit(loops: Loops, kernel: Kernel, plan: ThreadPlan, classes: Classes) -> KernelText:
@@ -62,6 +59,8 @@ class Unit:
         self.frame = Frame(loops, kernel, plan, classes)
         self.values = Values(self.frame, self._load)
         self.accesses = Accesses(self.frame, self.values)
+        self.folds = Folds(self.frame, self.values)
+        self.frame.slots |= list_slots(kernel.body)
         self.kernel = kernel
         self.plan = plan
         # Names that are given several values, and the variables that they have.
@@ -307,201 +306,36 @@ class Unit:
 
     def fold(self, statement: Fold) -> None:
         """Write a fold over the current ranges of its axes."""
-        element = statement.values[0].type.dtype
-        how = folding(statement.op, statement.types, element, statement.monoid)
-        lifted = self._lifted(statement, how)
-        kept = tuple(axis for axis in lifted[0].axes if axis not in statement.over)
-        folded = self._in_thread(statement, how, lifted, kept)
-        folded = self._across_threads(statement.over, how, folded, kept)
-        self._finish(statement, how, folded, kept)
+        self._results(statement, self.folds.fold(statement))
 
-    def _lifted(self, statement: Fold, how: Folding) -> list[Value]:
-        """Return the state of every element."""
-        frame = self.frame
-        exprs = [*statement.values]
-        if statement.condition is not None:
-            exprs.append(statement.condition)
-        axes = {axis for expr in exprs for axis in expr.type.axes} | set(statement.over)
-        tile = frame.tile_axes(axes)
-        operands = Operands()
-        bare = [self.values.operand_form(expr, tile, operands) for expr in exprs]
-        texts, setting = self.values.spelled(bare, operands)
-        tests = [texts[-1]] if statement.condition is not None else []
-        tests += [self._inside(axis, operands) for axis in statement.over if not self._whole(axis)]
-        lines = list(setting.lines)
-        given = texts[: len(statement.values)]
-        if how.indexed:
-            given.append(self._flat_index(statement.over, operands))
-        added, states = how.lift(*given)
-        lines += added
-        if tests:
-            lines.append(f"takes_part = {conjunction(tests)}")
-            states = [
-                f"select(takes_part, {state}, {neutral})"
-                for state, neutral in zip(states, how.neutral, strict=True)
-            ]
-        return self.values.mapped(
-            f"{statement.op}_of", how.codes, lines, states, operands, tile, frame.depth
-        )
+    def combine(self, statement: Combine) -> None:
+        """Write the joining of two partial results."""
+        self._results(statement, self.folds.combine(statement))
 
-    def _whole(self, axis: str) -> bool:
-        return self.frame.is_whole(axis)
-
-    def _inside(self, axis: str, operands: Operands) -> str:
-        """Return the argument that says whether an element lies inside an axis."""
-        frame = self.frame
-        depth = frame.axis_depth(axis)
-        spread = frame.spread(axis)
-        name = frame.module.names.of("inside", f"{axis}_inside")
-        if name not in frame.scopes[depth].variables:
-            left = frame.left(axis)
-            # Whole groups lie inside or outside where the extent is a multiple of their size.
-            group = gcd(frame.classes.multiple(axis), spread.width)
-            reaches = tuple(reach // group * group for reach in spread.reaches)
-            make = frame.module.declare(f"{axis}_test", f"t.inside({reaches})")
-            frame.at(depth).append(f"{name} = {make}({left})")
-            frame.scopes[depth].variables.add(name)
-        return operands.name(Value(name, frame.tile_axes([axis]), "bool"))
-
-    def _flat_index(self, over: Sequence[str], operands: Operands) -> str:
-        """Return text of an element's row-major index over the whole extents of `over`."""
-        text = ""
-        for axis in over:
-            index = operands.name(self.values.value(Index(axis, _index_type(axis))))
-            if not text:
-                text = index
-            else:
-                extent = Value(self.frame.parameter(Extent(axis)), (), "i64")
-                text = f"({text} * {operands.name(extent)} + {index})"
-        return text
-
-    def _combiner(self, how: Folding, base: str) -> str:
-        """Return the name of the function that joins two states."""
-        sides = [[f"{side}{i}" for i in range(len(how.codes))] for side in "ab"]
-        paired = [name for side in sides for name in side]
-        interleaved = list(paired)
-        lines, results = how.combine(*sides[0], *sides[1])
-        arguments = list(zip(interleaved, (*how.codes, *how.codes), strict=True))
-        return self.frame.module.function(base, how.codes, arguments, lines, results)
-
-    def _in_thread(
-        self, statement: Fold, how: Folding, states: list[Value], kept: tuple[str, ...]
-    ) -> list[Value]:
-        frame = self.frame
-        tile = states[0].axes
-        if tile == kept:
-            return states
-        combiner = self._combiner(how, f"join_{statement.op}")
-        over = " ".join(axis for axis in tile if axis not in kept)
-        make = frame.module.declare(
-            f"fold_{statement.op}", f't.fold({combiner}, {frame.counts(tile)}, "{over}")'
-        )
-        return self._called(make, "", states, kept, statement.op)
-
-    def _called(
-        self, function: str, before: str, states: list[Value], axes: tuple[str, ...], base: str
-    ) -> list[Value]:
-        names = [self.frame.module.names.fresh(base) for _ in states]
-        given = ", ".join(state.text for state in states)
-        self.frame.line(f"{', '.join(names)} = {function}({before}{given})")
-        return [Value(name, axes, state.code) for name, state in zip(names, states, strict=True)]
-
-    def _across_threads(
-        self, over: Sequence[str], how: Folding, states: list[Value], kept: tuple[str, ...]
-    ) -> list[Value]:
-        """Fold over the threads that share the axes `over`, except those of a strip."""
-        frame = self.frame
-        bits = [
-            bit for axis in over if axis not in self.plan.strips for bit in self.plan.bits(axis)
-        ]
-        count = frame.size(kept)
-        combiner = self._combiner(how, "join")
-        lanes = sorted(bit for bit in bits if bit < WARP_BITS)
-        if lanes:
-            masks = tuple(1 << bit for bit in lanes)
-            ordered = ", ordered=True" if how.ordered else ""
-            make = frame.module.declare("lanes", f"t.lanes({combiner}, {count}, {masks}{ordered})")
-            states = self._called(make, "", states, kept, "all")
-        warps = sorted(bit for bit in bits if bit >= WARP_BITS)
-        if warps:
-            peers = 1 << len(warps)
-            make = frame.module.declare(
-                "warps", f"t.warps({combiner}, {count}, {peers}, {frame.shared_bytes})"
-            )
-            rest = [b for b in range(self.plan.threads.bit_length() - 1) if b not in bits]
-            frame.shared_bytes += warp_bytes(how.codes, count, peers) << len(rest)
-            mask = sum(1 << bit for bit in lanes)
-            writes = f"({frame.thread()} & i32({mask})) == i32(0)" if mask else "True"
-            before = f"{frame.thread_bits(rest)}, {frame.thread_bits(warps)}, {writes}, "
-            states = self._called(make, before, states, kept, "all")
-        return states
-
-    def _finish(
-        self, statement: Fold, how: Folding, states: list[Value], kept: tuple[str, ...]
-    ) -> None:
-        operands = Operands()
-        names = [operands.name(state) for state in states]
-        lines, texts = how.finish(*names)
-        if texts == names:
-            results = states
-        else:
-            results = self.values.mapped(
-                statement.op, how.results, lines, texts, operands, kept, self.frame.depth
-            )
-        for name, type_, value in zip(statement.names, statement.types, results, strict=True):
+    def _results(self, statement: Fold | Combine, values: Sequence[Value]) -> None:
+        for name, type_, value in zip(statement.names, statement.types, values, strict=True):
             tile = self.frame.tile_axes(type_.axes)
             wide = value if value.axes == tile else self._spread_out(value, tile)
             self.frame.define(name, self._named(name, wide))
 
-    def combine(self, statement: Combine) -> None:
-        """Write the joining of two partial results."""
-        how = folding(statement.op, statement.types, statement.types[0].dtype, statement.monoid)
-        sides = []
-        for names in (statement.left, statement.right):
-            side = []
-            for name in names:
-                value = self.frame.lookup(name)
-                assert value is not None, name
-                side.append(value)
-            sides.append(side)
-        operands = Operands()
-        left, right = ([operands.name(value) for value in side] for side in sides)
-        lines, texts = _joined(how, statement.op, left, right)
-        tile = self.frame.tile_axes([a for type_ in statement.types for a in type_.axes])
-        codes = [CODES[type_.dtype.name] for type_ in statement.types]
-        results = self.values.mapped(
-            f"join_{statement.op}", codes, lines, texts, operands, tile, self.frame.depth
-        )
-        for name, value in zip(statement.names, results, strict=True):
-            self.frame.define(name, self._named(name, value))
 
-
-def conjunction(tests: Sequence[str]) -> str:
-    """Return the text of "all of these"."""
-    if not tests:
-        return "True"
-    first, *others = tests
-    for other in others:
-        first = f"logical_and({first}, {other})"
-    return first
-
-
-def _joined(
-    how: Folding, op: str, left: list[str], right: list[str]
-) -> tuple[list[str], list[str]]:
-    """Return the text that joins finished partial results rather than states of a fold."""
-    if op == "count":
-        return [], [f"{left[0]} + {right[0]}"]
-    if op == "prod" and len(how.codes) > 1:
-        return [], [f"{left[0]} * {right[0]}"]
-    return how.combine(*left, *right)
-
-
-def warp_bytes(codes: Sequence[str], count: int, peers: int) -> int:
-    """Return the shared bytes that one group of threads needs for `t.warps`."""
-    sizes = {"bool": 4, "i32": 4, "u32": 4, "f32": 4, "i64": 8, "u64": 8, "f64": 8}
-    total = sum(sizes[code] for code in codes) * count * peers
-    return -(-total // 16) * 16
+def list_slots(body: Sequence[Statement]) -> dict[str, int]:
+    """Return the axes that count the slots of top-k lists, and how many each has."""
+    slots: dict[str, int] = {}
+    for statement in body:
+        match statement:
+            case Fold(op="topk", k=int(k), types=types, values=values, over=over):
+                inputs = {axis for value in values for axis in value.type.axes} | {*over}
+                if statement.condition is not None:
+                    inputs |= set(statement.condition.type.axes)
+                slots |= {axis: k for axis in types[0].axes if axis not in inputs}
+            case Loop(body=inner):
+                slots |= list_slots(inner)
+            case Branch(then=then, otherwise=otherwise):
+                slots |= list_slots((*then, *otherwise))
+            case _:
+                pass
+    return slots
 
 
 def changing_names(body: Sequence[Statement]) -> frozenset[str]:
@@ -534,7 +368,3 @@ def _rounded(value: Expr, memory: Memory) -> Expr:
     if value.type.dtype is target:
         return value
     return Cast(value, memory.dtype, replace(value.type, dtype=target, weak=False))
-
-
-def _index_type(axis: str) -> Type:
-    return Type(I64, (axis,))

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from redlang.codegen.cuda.frame import CODES
 from redlang.codegen.cuda.values import constant
 from redlang.errors import InternalError
-from redlang.ir.program import Monoid
 from redlang.ir.types import DType, Type
 
 Lines = list[str]
@@ -45,14 +44,13 @@ class Folding:
     ordered: bool = False
 
 
-def folding(op: str, types: Sequence[Type], element: DType, monoid: Monoid | None) -> Folding:
+def folding(op: str, types: Sequence[Type], element: DType) -> Folding:
     """Return how a reduction works.
 
     Args:
-        op: A reduction of `ir.operators`, `mantissa` or `monoid`; not one with indices.
+        op: A reduction of `ir.operators` without indices, or `mantissa`.
         types: The types of its results.
         element: The compute type of its operand.
-        monoid: The user's monoid.
     """
     code = CODES[types[0].dtype.name]
     match op:

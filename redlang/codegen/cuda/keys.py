@@ -109,16 +109,16 @@ class Keys:
         return lines, names[0], names[1]
 
 
-def keys_for(storage: str, element: DType, code: str, limit: int | None, *, largest: bool) -> Keys:
+def keys_for(storage: str, element: DType, limit: int | None, *, largest: bool) -> Keys:
     """Return the keys of a reduction.
 
     Args:
         storage: The storage type that holds every ranked value exactly.
         element: Their compute type.
-        code: That type's code.
         limit: The largest number of indices, None if unbounded.
         largest: Whether larger values rank first.
     """
+    code = element.name
     if code != "f32" or limit is None or limit > 1 << 32:
         return Keys("pair", code, element, largest)
     if limit <= 1 << 16 and storage in ("f16", "bf16"):

@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from redlang.codegen.arguments import Extent
-from redlang.codegen.cuda.elements import WARP_BITS, Unit, changing_names, warp_bytes
+from redlang.codegen.cuda.elements import Unit, changing_names
 from redlang.codegen.cuda.frame import Value
 from redlang.codegen.cuda.kernel_text import Classes, Counters, KernelText
+from redlang.codegen.cuda.reducing import WARP_BITS, warp_bytes
 from redlang.errors import InternalError
 from redlang.ir.loops import Compute, Kernel, Loop, Loops, Statement, Store
 from redlang.ir.program import Ref
@@ -77,6 +78,23 @@ def emit_segments(
     return replace(text, segments=unit.index if across_blocks else "")
 
 
+def _stores(statement: Statement) -> list[Store]:
+    """Return the stores in a statement, loops over list slots included."""
+    match statement:
+        case Store():
+            return [statement]
+        case Loop(body=body):
+            return [store for inner in body for store in _stores(inner)]
+        case _:
+            return []
+
+
+def _leaves(statement: Statement, index: str) -> bool:
+    """Say whether a statement only stores a segment's states."""
+    stores = _stores(statement)
+    return bool(stores) and all(index in store.axes for store in stores)
+
+
 class _SegmentUnit(Unit):
     """Writes a unit whose sweep is cut."""
 
@@ -94,10 +112,13 @@ class _SegmentUnit(Unit):
         self.index = self.parts.index
         self.across_blocks = across_blocks
         written = frozenset[str]().union(*(tidy.writes(s) for s in self.parts.body))
-        stores = [s for s in sweep.body if isinstance(s, Store)]
-        # The workspace of each state, in the order in which states are stored.
+        # The store of each state to its workspace, in the order in which states are stored.
+        self.leaving = [s for s in sweep.body if _leaves(s, self.index)]
         self.spaces = {
-            s.value.name: s for s in stores if isinstance(s.value, Ref) and self.index in s.axes
+            store.value.name: store
+            for statement in self.leaving
+            for store in _stores(statement)
+            if isinstance(store.value, Ref)
         }
         self.written = written | set(self.spaces)
         self.changing |= frozenset(self.spaces) | changing_names(merge.body)
@@ -137,7 +158,7 @@ class _SegmentUnit(Unit):
     def whole(self) -> None:
         """Write the sweep, the merges, and what comes after."""
         frame = self.frame
-        self.run([s for s in self.kernel.body if s not in self.spaces.values()])
+        self.run([s for s in self.kernel.body if s not in self.leaving])
         if not self.across_blocks:
             self._join_threads()
             self.run(self.parts.rest)
@@ -158,8 +179,7 @@ class _SegmentUnit(Unit):
     def _leave(self, offset: int) -> None:
         """Write this block's states to memory; the last block reads those of all."""
         frame = self.frame
-        for statement in self.spaces.values():
-            self.store(statement)
+        self.run(self.leaving)
         parts = frame.parameter(Extent(self.index))
         counter = (
             f"{frame.parameter(Counters())} + i64(unit) * 4"

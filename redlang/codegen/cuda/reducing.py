@@ -1,0 +1,386 @@
+"""Folds of a unit: from elements to a thread's registers, to lanes, to warps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import gcd, prod
+from typing import TypeAlias
+
+from redlang.codegen.arguments import Extent
+from redlang.codegen.cuda.folds import Folding, Lines, folding
+from redlang.codegen.cuda.frame import Frame, Value
+from redlang.codegen.cuda.keys import Keys, best, best_list, keys_for, sort_text
+from redlang.codegen.cuda.monoids import monoid_folding
+from redlang.codegen.cuda.values import Operands, Values
+from redlang.ir.loops import Combine, Fold
+from redlang.ir.program import Cast, Expr, Index, Load
+from redlang.ir.types import I64, Type
+
+WARP_BITS = 5
+INDEXED = ("argmax", "argmin", "topk")
+Joining: TypeAlias = Callable[[list[str]], tuple[Lines, list[str]]]
+"""Lines and results for the names of left and right partial results."""
+
+_BYTES = {"bool": 4, "i32": 4, "u32": 4, "f32": 4, "i64": 8, "u64": 8, "f64": 8}
+
+
+class Folds:
+    """Writes the folds and combines of one kernel."""
+
+    def __init__(self, frame: Frame, values: Values) -> None:
+        self.frame = frame
+        self.values = values
+
+    def fold(self, statement: Fold) -> list[Value]:
+        """Write a fold over the current ranges of its axes; return its results."""
+        how, keys = self._how(statement)
+        states = self._lifted(statement, how)
+        kept = tuple(axis for axis in states[0].axes if axis not in statement.over)
+        if statement.op == "topk":
+            assert keys is not None
+            assert statement.k is not None
+            return self._list(statement, keys, statement.k, states, kept)
+        if how.ordered:
+            states = self._in_order(statement.over, how, states, kept)
+        else:
+            states = self._in_thread(how, states, kept, statement.op)
+            states = self._across(statement.over, how, states, kept)
+        return self._finished(how, states, kept, statement.op)
+
+    def _how(self, statement: Fold) -> tuple[Folding, Keys | None]:
+        element = statement.values[0].type.dtype
+        if statement.monoid is not None:
+            return monoid_folding(statement.monoid), None
+        if statement.op not in INDEXED:
+            return folding(statement.op, statement.types, element), None
+        limits = [self.frame.classes.limits.get(axis) for axis in statement.over]
+        known = [limit for limit in limits if limit is not None]
+        keys = keys_for(
+            self._storage(statement.values[0]),
+            element,
+            prod(known) if len(known) == len(limits) else None,
+            largest=statement.op != "argmin",
+        )
+        return best(keys), keys
+
+    def _storage(self, expr: Expr) -> str:
+        """Return the storage type that holds every value of an expression, or its own type."""
+        match expr:
+            case Cast(to=to, explicit=True):
+                return to.name
+            case Load(array=array):
+                return self.frame.memories[array].dtype.name
+            case _:
+                return expr.type.dtype.name
+
+    # Elements ---------------------------------------------------------------------------------
+
+    def _lifted(self, statement: Fold, how: Folding) -> list[Value]:
+        """Return the state of every element; what takes no part is neutral."""
+        frame = self.frame
+        exprs = [*statement.values]
+        if statement.condition is not None:
+            exprs.append(statement.condition)
+        axes = {axis for expr in exprs for axis in expr.type.axes} | set(statement.over)
+        tile = frame.tile_axes(axes)
+        operands = Operands()
+        bare = [self.values.operand_form(expr, tile, operands) for expr in exprs]
+        texts, setting = self.values.spelled(bare, operands)
+        tests = [texts[-1]] if statement.condition is not None else []
+        tests += [
+            self._inside(axis, operands) for axis in statement.over if not frame.is_whole(axis)
+        ]
+        lines = list(setting.lines)
+        given = texts[: len(statement.values)]
+        if how.indexed:
+            given.append(self._flat_index(statement.over, operands))
+        added, states = how.lift(*given)
+        lines += added
+        if tests:
+            lines.append(f"takes_part = {conjunction(tests)}")
+            states = [
+                f"select(takes_part, {state}, {neutral})"
+                for state, neutral in zip(states, how.neutral, strict=True)
+            ]
+        base = f"{statement.op}_of"
+        return self.values.mapped(base, how.codes, lines, states, operands, tile, frame.depth)
+
+    def _inside(self, axis: str, operands: Operands) -> str:
+        """Return the argument that says whether an element lies inside an axis."""
+        frame = self.frame
+        spread = frame.spread(axis)
+        # Whole groups lie inside or outside where the extent is a multiple of their size.
+        group = gcd(frame.classes.multiple(axis), spread.width)
+        reaches = tuple(reach // group * group for reach in spread.reaches)
+
+        def text() -> str:
+            left = frame.left(axis)
+            test = frame.module.declare(f"{axis}_test", f"t.inside({reaches})")
+            return f"{test}({left})"
+
+        name = frame.variable("inside", axis, frame.axis_depth(axis), text)
+        return operands.name(Value(name, frame.tile_axes([axis]), "bool"))
+
+    def _flat_index(self, over: Sequence[str], operands: Operands) -> str:
+        """Return text of an element's row-major index over the whole extents of `over`."""
+        text = ""
+        for axis in over:
+            index = operands.name(self.values.value(Index(axis, Type(I64, (axis,)))))
+            if not text:
+                text = index
+                continue
+            extent = Value(self.frame.parameter(Extent(axis)), (), "i64")
+            text = f"({text} * {operands.name(extent)} + {index})"
+        return text
+
+    # States -----------------------------------------------------------------------------------
+
+    def _combiner(self, how: Folding, base: str) -> str:
+        """Return the name of the function that joins two states."""
+        sides = [[f"{side}{i}" for i in range(len(how.codes))] for side in "ab"]
+        names = [name for side in sides for name in side]
+        lines, results = how.combine(*names)
+        arguments = list(zip(names, (*how.codes, *how.codes), strict=True))
+        return self.frame.module.function(base, how.codes, arguments, lines, results)
+
+    def _in_thread(
+        self, how: Folding, states: list[Value], kept: tuple[str, ...], op: str
+    ) -> list[Value]:
+        frame = self.frame
+        tile = states[0].axes
+        if tile == kept:
+            return states
+        combiner = self._combiner(how, f"join_{op}")
+        over = " ".join(axis for axis in tile if axis not in kept)
+        make = frame.module.declare(
+            f"fold_{op}", f't.fold({combiner}, {frame.counts(tile)}, "{over}")'
+        )
+        return self._called(make, "", states, kept, op)
+
+    def _called(
+        self, function: str, before: str, states: list[Value], axes: tuple[str, ...], base: str
+    ) -> list[Value]:
+        names = [self.frame.module.names.fresh(base) for _ in states]
+        given = ", ".join(state.text for state in states)
+        self.frame.line(f"{', '.join(names)} = {function}({before}{given})")
+        return [Value(name, axes, s.code) for name, s in zip(names, states, strict=True)]
+
+    def _across(
+        self, over: Sequence[str], how: Folding, states: list[Value], kept: tuple[str, ...]
+    ) -> list[Value]:
+        """Fold over the threads that share the axes `over`, except those of a strip."""
+        frame = self.frame
+        plan = frame.plan
+        bits = sorted(b for axis in over if axis not in plan.strips for b in plan.bits(axis))
+        if not bits:
+            return states
+        count = frame.size(kept)
+        combiner = self._combiner(how, "join")
+        lanes = [bit for bit in bits if bit < WARP_BITS]
+        if lanes:
+            masks = tuple(1 << bit for bit in lanes)
+            ordered = ", ordered=True" if how.ordered else ""
+            make = frame.module.declare("lanes", f"t.lanes({combiner}, {count}, {masks}{ordered})")
+            states = self._called(make, "", states, kept, "all")
+        warps = [bit for bit in bits if bit >= WARP_BITS]
+        if warps:
+            peers = 1 << len(warps)
+            make = frame.module.declare(
+                "warps", f"t.warps({combiner}, {count}, {peers}, {frame.shared_bytes})"
+            )
+            rest = [b for b in range((plan.threads - 1).bit_length()) if b not in bits]
+            frame.shared_bytes += warp_bytes(how.codes, count, peers) << len(rest)
+            mask = sum(1 << bit for bit in lanes)
+            writes = f"({frame.thread()} & i32({mask})) == i32(0)" if mask else "True"
+            before = f"{frame.thread_bits(rest)}, {frame.thread_bits(warps)}, {writes}, "
+            states = self._called(make, before, states, kept, "all")
+        return states
+
+    def _in_order(
+        self, over: Sequence[str], how: Folding, states: list[Value], kept: tuple[str, ...]
+    ) -> list[Value]:
+        """Fold where order matters: groups of neighbours, then threads, then groups.
+
+        A thread's groups lie `threads * width` elements apart, with the other threads' groups
+        between them, so each group is folded over the threads before groups are joined.
+        """
+        frame = self.frame
+        (axis,) = over
+        spread = frame.spread(axis)
+        tile = states[0].axes
+        counts: dict[str, int] = {}
+        for own in tile:
+            if own == axis:
+                counts |= {"group": spread.registers, "place": spread.width}
+            else:
+                counts[own] = frame.spread(own).count
+        combiner = self._combiner(how, "join_monoid")
+        if spread.width > 1:
+            make = frame.module.declare("fold_places", f't.fold({combiner}, {counts}, "place")')
+            states = self._called(make, "", states, kept, "place")
+            counts.pop("place")
+        frame.slots["group"] = spread.registers
+        grouped = tuple("group" if own == axis else own for own in tile)
+        states = [replace(state, axes=grouped) for state in states]
+        states = self._across(over, how, states, grouped)
+        del frame.slots["group"]
+        if spread.registers > 1:
+            counts.pop("place", None)
+            make = frame.module.declare("fold_groups", f't.fold({combiner}, {counts}, "group")')
+            states = self._called(make, "", states, kept, "group")
+        return [replace(state, axes=kept) for state in states]
+
+    def _finished(
+        self, how: Folding, states: list[Value], kept: tuple[str, ...], op: str
+    ) -> list[Value]:
+        operands = Operands()
+        lines, texts = how.finish(*[operands.name(state) for state in states])
+        return self.values.mapped(op, how.results, lines, texts, operands, kept, self.frame.depth)
+
+    # Lists ------------------------------------------------------------------------------------
+
+    def _list(
+        self, statement: Fold, keys: Keys, k: int, entries: list[Value], kept: tuple[str, ...]
+    ) -> list[Value]:
+        """Fold to a sorted list: sort groups of k elements, then join lists like states."""
+        frame = self.frame
+        tile = entries[0].axes
+        over = " ".join(axis for axis in tile if axis not in kept)
+        dealt: list[list[Value]] = []
+        for entry, neutral in zip(entries, keys.neutral, strict=True):
+            make = frame.module.declare(
+                "deal", f't.split("{entry.code}", {frame.counts(tile)}, "{over}", {k})'
+            )
+            names = [frame.module.names.fresh("entry") for _ in range(k)]
+            frame.line(f"{', '.join(names)} = {make}({entry.text}, {neutral})")
+            dealt.append([Value(name, ("chunk",), entry.code) for name in names])
+        chunks = -(-prod(frame.spread(axis).count for axis in tile if axis not in kept) // k)
+        how = best_list(keys, k)
+        frame.slots["chunk"] = chunks
+        wide = (*kept, "chunk") if chunks > 1 else kept
+        slots = [replace(column[i], axes=wide) for i in range(k) for column in dealt]
+        slots = self._sorted(keys, k, slots, wide)
+        slots = self._in_thread(how, slots, kept, "topk")
+        del frame.slots["chunk"]
+        slots = self._across(statement.over, how, slots, kept)
+        return self._stacked(statement.types, self._finished(how, slots, kept, "topk"), k, kept)
+
+    def _sorted(self, keys: Keys, k: int, slots: list[Value], wide: tuple[str, ...]) -> list[Value]:
+        frame = self.frame
+        names, lines, results = sort_text(keys, k)
+        codes = keys.codes * k
+        arguments = list(zip(names, codes, strict=True))
+        scalar = frame.module.function("sort", codes, arguments, lines, results)
+        held = "".join(f', "{" ".join(wide)}"' for _ in slots)
+        make = frame.module.declare(
+            "sort_each", f"t.elementwise({scalar}, {frame.counts(wide)}{held})"
+        )
+        return self._called(make, "", slots, wide, "slot")
+
+    def _stacked(
+        self, types: Sequence[Type], parts: list[Value], k: int, kept: tuple[str, ...]
+    ) -> list[Value]:
+        """Return values and indices of a list as tiles with the slot axis last."""
+        frame = self.frame
+        results = []
+        for half, type_ in ((parts[:k], types[0]), (parts[k:], types[1])):
+            code = half[0].code
+            make = frame.module.declare(
+                f"stack_{code}", f't.stacked("{code}", {frame.size(kept)}, {k})'
+            )
+            given = ", ".join(part.text for part in half)
+            tile = frame.tile_axes(type_.axes)
+            results.append(self.values.assign("list", f"{make}({given})", tile, code, frame.depth))
+        return results
+
+    # Combines ---------------------------------------------------------------------------------
+
+    def combine(self, statement: Combine) -> list[Value]:
+        """Write the joining of two finished partial results; return the joined ones."""
+        left, right = (
+            [self._found(name) for name in names] for names in (statement.left, statement.right)
+        )
+        if statement.op == "topk":
+            assert statement.k is not None
+            return self._joined_lists(statement, left, right, statement.k)
+        how, joins_results = self._joining(statement)
+        operands = Operands()
+        given = [operands.name(value) for value in (*left, *right)]
+        lines, texts = joins_results(given)
+        tile = self.frame.tile_axes([a for type_ in statement.types for a in type_.axes])
+        codes = how.results
+        base = f"join_{statement.op}"
+        return self.values.mapped(base, codes, lines, texts, operands, tile, self.frame.depth)
+
+    def _found(self, name: str) -> Value:
+        value = self.frame.lookup(name)
+        assert value is not None, name
+        return value
+
+    def _joining(self, statement: Combine) -> tuple[Folding, Joining]:
+        """Return how partial results, rather than states of a fold, are joined."""
+        element = statement.types[0].dtype
+        if statement.monoid is not None:
+            how = monoid_folding(statement.monoid)
+            return how, lambda given: how.combine(*given)
+        if statement.op in INDEXED:
+            how = best(Keys("pair", element.name, element, statement.op != "argmin"))
+            return how, lambda given: how.combine(*given)
+        how = folding(statement.op, statement.types, element)
+        if statement.op == "count":
+            return how, lambda given: ([], [f"{given[0]} + {given[1]}"])
+        if statement.op == "prod":
+            return how, lambda given: ([], [f"{given[0]} * {given[1]}"])
+        return how, lambda given: how.combine(*given)
+
+    def _joined_lists(
+        self, statement: Combine, left: list[Value], right: list[Value], k: int
+    ) -> list[Value]:
+        frame = self.frame
+        element = statement.types[0].dtype
+        keys = Keys("pair", element.name, element)
+        how = best_list(keys, k)
+        tile = frame.tile_axes(statement.types[0].axes)
+        slot = next(axis for axis in tile if frame.slots.get(axis) == k)
+        kept = tuple(axis for axis in tile if axis != slot)
+        operands = Operands()
+        given: list[str] = []
+        for side in (left, right):
+            columns = [self._slots(value, tile, slot, k, kept) for value in side]
+            given += [operands.name(column[i]) for i in range(k) for column in columns]
+        lines, texts = how.combine(*given)
+        joined = self.values.mapped(
+            "join_topk", how.codes, lines, texts, operands, kept, frame.depth
+        )
+        parts = [*joined[::2], *joined[1::2]]
+        return self._stacked(statement.types, parts, k, kept)
+
+    def _slots(
+        self, value: Value, tile: tuple[str, ...], slot: str, k: int, kept: tuple[str, ...]
+    ) -> list[Value]:
+        """Return the slots of a list, one tile each."""
+        frame = self.frame
+        make = frame.module.declare(
+            "deal", f't.split("{value.code}", {frame.counts(tile)}, "{slot}", {k})'
+        )
+        names = [frame.module.names.fresh("slot") for _ in range(k)]
+        neutral = "i64(-1)" if value.code == "i64" else f"{value.code}(0)"
+        frame.line(f"{', '.join(names)} = {make}({value.text}, {neutral})")
+        return [Value(name, kept, value.code) for name in names]
+
+
+def conjunction(tests: Sequence[str]) -> str:
+    """Return the text of "all of these"."""
+    if not tests:
+        return "True"
+    first, *others = tests
+    for other in others:
+        first = f"logical_and({first}, {other})"
+    return first
+
+
+def warp_bytes(codes: Sequence[str], count: int, peers: int) -> int:
+    """Return the shared bytes that one group of threads needs for `t.warps`."""
+    total = sum(_BYTES[code] for code in codes) * count * peers
+    return -(-total // 16) * 16
