@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from redlang.frontend.scope import NamesScope
     from redlang.frontend.syntax import Function, Parameter, Syntax
     from redlang.ir.program import Program
-    from redlang.runtime.calling import Call, Chosen
+    from redlang.runtime.call import Call, Chosen
     from redlang.runtime.compiler import Compiler
-    from redlang.runtime.fold import Fold, Stream
+    from redlang.runtime.fold import Fold
+    from redlang.runtime.stream import Stream
     from redlang.source import SourceText
 
 Fuse = Literal["auto", "always", "never", "require"]
@@ -314,7 +315,7 @@ class Streams:
         Raises:
             FusionError: The program has no single sweep over the axis.
         """
-        from redlang.runtime.fold import stream
+        from redlang.runtime.stream import stream
 
         derived = self._machine.compiler(program).derived
         return stream(derived.program, derived.sweeps, axis)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType
 
+import numpy as np
+
 from redlang.frontend.syntax import ArrayAnnotation, Parameter, ScalarAnnotation
 from redlang.ir.types import DTYPES
 from redlang.runtime.arguments import Declared, is_scalar, to_bool, to_float, to_int
@@ -257,6 +259,9 @@ def is_ragged(x: AnyArray, dim: int, inner: int) -> bool:
 
 def out_marks(out: object) -> tuple[object, ...]:
     """Return what `out=` adds to a key."""
-    if isinstance(out, tuple | list):
-        return tuple((type(x), MARKS[type(x)](x)) for x in out)
-    return ((type(out), MARKS[type(out)](out)),)
+    return tuple(map(_out_mark, out)) if isinstance(out, tuple | list) else (_out_mark(out),)
+
+
+def _out_mark(x: object) -> object:
+    writable = x.flags.writeable if isinstance(x, np.ndarray) else True
+    return (type(x), MARKS[type(x)](x), writable)

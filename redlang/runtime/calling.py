@@ -9,71 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from redlang.errors import ArgumentError, DTypeError, InternalError, RedlangError
 from redlang.frontend.resolve import Capture, Resolution, Signature, Used, resolve_fully
 from redlang.frontend.scope import Kind, NamesScope, as_number
-from redlang.ir.extents import bind_extents, dim_extent
-from redlang.ir.program import Program
 from redlang.runtime import binder, foreign
 from redlang.runtime.arguments import Argument, Declared, about, examine, is_scalar
 from redlang.runtime.binder import Hooks, Names, Place, make_binder, ragged_dims
 from redlang.runtime.cache import BUILDING
-from redlang.runtime.interop import MARKS
-from redlang.runtime.launcher import Backend, Site, make_launcher
+from redlang.runtime.call import Call, Chosen
+from redlang.runtime.interop import library_of
+from redlang.runtime.launcher import Site, make_launcher
 from redlang.runtime.memory import AnyArray
-from redlang.runtime.overlap import overlaps_itself, same_elements, share_memory
+from redlang.runtime.results import check_results, listed, named_out, overlap
 
 Values: TypeAlias = tuple[object, ...]
-
-
-class Chosen(Protocol):
-    """A backend together with what it promises."""
-
-    @property
-    def backend(self) -> Backend:
-        """Return what fills the results."""
-
-    def may_alias(self, result: int, array: str, extents: Mapping[str, int]) -> bool:
-        """Tell whether a result may be stored over an input, element by element."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Call:
-    """A call with its arguments in order: parameters, then captured numbers.
-
-    Attributes:
-        resolution: The program of this kind of call.
-        values: Every argument of the program by name.
-        arguments: What is known of the arrays.
-        results: What is known of the arrays in `out`.
-    """
-
-    resolution: Resolution
-    values: Mapping[str, object]
-    arguments: Mapping[str, Argument]
-    results: tuple[Argument, ...] = ()
-
-    @property
-    def program(self) -> Program:
-        """Return the program, as resolved."""
-        return self.resolution.program
-
-    @property
-    def scalars(self) -> dict[str, Any]:
-        """Return scalars and captured numbers by name."""
-        return {name: v for name, v in self.values.items() if name not in self.arguments}
-
-    def extents(self) -> dict[str, int]:
-        """Return the extent of every axis in this call.
-
-        Raises:
-            ArgumentError: The shapes contradict each other or the text.
-        """
-        shapes = {name: tuple(a.memory.shape) for name, a in self.arguments.items()}
-        return bind_extents(self.program, shapes, self.scalars)
-
 
 Choose: TypeAlias = Callable[[Call, str], Chosen]
 """Finds the backend for a kind of call on a device."""
@@ -196,7 +147,7 @@ class Caller:
         self, bound: _Bound, key: object, values: Values, out: object, receiver: object
     ) -> Callable[..., AnyArray]:
         """Return the launcher for calls of this kind."""
-        if any(_is_foreign(value) for value in (*values, *_listed(out))):
+        if any(_is_foreign(value) for value in (*values, *listed(out))):
             return self._foreign_launcher(receiver)
         with BUILDING:
             if key in bound.ready:
@@ -247,7 +198,7 @@ class Caller:
                 keywords[name] = adopted.array if adopted is not None else value
             extra = values[len(names) + len(self._bound.captures) :]
             if extra:
-                native = [_native(x) for x in _listed(extra[0])]
+                native = [_native(x) for x in listed(extra[0])]
                 given = tuple(native) if isinstance(extra[0], tuple | list) else native[0]
                 self.call(*first, **keywords, out=given)
                 return extra[0]
@@ -264,18 +215,18 @@ class Caller:
         named = {p.name: v for p, v in zip(parameters, values, strict=False)}
         arrays = {p.name: named[p.name] for p in parameters if not is_scalar(p)}
         try:
-            arguments, results = examine(self.declared, arrays, _listed(out))
+            arguments, results = examine(self.declared, arrays, listed(out))
             resolution = self._resolution(bound, arguments, values[len(parameters) :])
             captured = [capture.name for capture in resolution.captures]
             numbers = dict(zip(captured, values[len(parameters) :], strict=False))
             call = Call(resolution, {**named, **numbers}, arguments, results)
             if len(numbers) == len(captured):
                 extents = call.extents()
-                _check_results(call, extents, isinstance(out, tuple | list), out is not None)
+                check_results(call, extents, isinstance(out, tuple | list), out is not None)
         except (ArgumentError, DTypeError) as error:
             if error.source is not None:
                 raise
-            raise self._complaint(error, {**arrays, **_named_out(out)}) from None
+            raise self._complaint(error, {**arrays, **named_out(out)}) from None
         return call
 
     def _resolution(
@@ -314,7 +265,9 @@ class Caller:
             inputs: Sequence[AnyArray], results: Sequence[AnyArray], extents: tuple[int, ...]
         ) -> None:
             sizes = dict(zip(axes, extents, strict=True))
-            self._guard(call, chosen, inputs, results, sizes)
+            error = overlap(call, chosen, inputs, results, sizes)
+            if error is not None:
+                raise self._complaint(error, {**call.values, **named_out(tuple(results))})
 
         site = Site(call.program, call.arguments, call.results, captured, misfit, guard)
         launcher, text = make_launcher(site, chosen.backend)
@@ -332,39 +285,6 @@ class Caller:
                 error = about(capture.name, f"is {number}, which does not fit i64")
                 raise self._complaint(error, given)
         raise InternalError(f"a launcher refuses a call that fits: {self.launcher_texts[-1]}")
-
-    def _guard(
-        self,
-        call: Call,
-        chosen: Chosen,
-        inputs: Sequence[AnyArray],
-        results: Sequence[AnyArray],
-        extents: Mapping[str, int],
-    ) -> None:
-        """Refuse results whose memory overlaps an input, another result, or itself."""
-        labels = _out_labels(len(results))
-        stored = [a.library.memory(x) for a, x in zip(call.results, results, strict=True)]
-        read = [
-            (name, argument.library.memory(x))
-            for (name, argument), x in zip(call.arguments.items(), inputs, strict=True)
-        ]
-        for i, memory in enumerate(stored):
-            size = _item_bytes(memory.dtype)
-            fault = None
-            if overlaps_itself(memory):
-                fault = "has elements that share memory"
-            for j in range(i):
-                if share_memory(memory, stored[j], size, _item_bytes(stored[j].dtype)):
-                    fault = f"shares memory with {labels[j]}"
-            for name, other in read:
-                if not share_memory(memory, other, size, _item_bytes(other.dtype)):
-                    continue
-                if same_elements(memory, other) and chosen.may_alias(i, name, extents):
-                    continue
-                fault = f"shares memory with {name}, which is read while it is written"
-            if fault is not None:
-                error = about(labels[i], fault, "pass a separate array, or leave out= away")
-                raise self._complaint(error, {**call.values, labels[i]: results[i]})
 
     def _refuse(self, error: Exception) -> None:
         if isinstance(error, RedlangError):
@@ -398,7 +318,7 @@ def _same_names(bound: _Bound, resolution: Resolution) -> bool:
 
 
 def _is_foreign(value: object) -> bool:
-    return hasattr(value, "__dlpack__") and MARKS[type(value)].__name__ == "_mark_foreign"
+    return library_of(type(value)) is None and hasattr(value, "__dlpack__")
 
 
 def _native(value: object) -> object:
@@ -406,45 +326,3 @@ def _native(value: object) -> object:
         return value
     adopted = foreign.adopt(value)
     return value if adopted is None else adopted.array
-
-
-def _listed(out: object) -> tuple[object, ...]:
-    if out is None:
-        return ()
-    return tuple(out) if isinstance(out, tuple | list) else (out,)
-
-
-def _named_out(out: object) -> dict[str, object]:
-    listed = _listed(out)
-    return dict(zip(_out_labels(len(listed)), listed, strict=True))
-
-
-def _out_labels(count: int) -> list[str]:
-    return ["out"] if count == 1 else [f"out[{i}]" for i in range(count)]
-
-
-def _check_results(call: Call, extents: Mapping[str, int], several: bool, given: bool) -> None:
-    """Check the arrays in `out` against the program's results."""
-    program = call.program
-    if not given:
-        return
-    if len(call.results) != len(program.results) or several != (len(program.results) > 1):
-        wanted = "one array" if len(program.results) == 1 else f"{len(program.results)} arrays"
-        raise about("out", f"has {len(call.results)} arrays, and the kernel returns {wanted}")
-    labels = _out_labels(len(program.results))
-    for label, result, argument in zip(labels, program.results, call.results, strict=True):
-        shape = tuple(dim_extent(program, dim, extents) for dim in result.dims)
-        memory = argument.memory
-        if tuple(memory.shape) != shape:
-            raise about(label, f"has shape {tuple(memory.shape)}, and the result has {shape}")
-        if memory.dtype != result.dtype:
-            raise DTypeError(
-                f"{label} holds {memory.dtype}, and the result is {result.dtype}",
-                hint=f"pass an array of {result.dtype}, or cast the result in the kernel",
-            )
-
-
-def _item_bytes(dtype: object) -> int:
-    size = getattr(dtype, "bytes", None)
-    assert isinstance(size, int)
-    return size

@@ -33,7 +33,7 @@ from redlang.targets.cpu_registers import product_bytes
 
 if TYPE_CHECKING:
     from redlang.algebra.verdicts import StageVerdict
-    from redlang.runtime.calling import Call
+    from redlang.runtime.call import Call
 
 Mode = Literal["auto", "always", "never", "require"]
 Kept = TypeVar("Kept")

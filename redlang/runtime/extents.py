@@ -67,6 +67,9 @@ class ExtentText:
                 assert not left, f"extents that no argument decides: {left}"
             pending = left
         self._solve_expressions()
+        for axis in self.program.axes:
+            if axis.least:
+                self.lines += [f"if {self.known[axis.name]} < {axis.least}:", f"    {MISFIT}"]
         for definition in self.program.definitions:
             self._check_slots(definition)
         return self.lines

@@ -9,26 +9,26 @@ its sweep along: where it arrives, nothing is derived again.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from redlang.errors import ArgumentError, FusionError
-from redlang.ir import walk
+from redlang.errors import ArgumentError
 from redlang.ir.evaluate import Scope
-from redlang.ir.incremental import Combine, Each, Let, Partial, Sweep
+from redlang.ir.incremental import Each, Partial
 from redlang.ir.interpret import bind, results
 from redlang.ir.numerics import Array
-from redlang.ir.program import ArrayParam, Expr, Index, Load, Program, Reduce, Size
+from redlang.ir.program import Program, Reduce
 from redlang.ir.reduce import reduce
 from redlang.ir.run_sweep import finish, initial_states, merge, run_sweep, update
 from redlang.ir.tiles import Tile
-from redlang.runtime.calling import Call
+from redlang.runtime.call import Call
 from redlang.runtime.interop import CUPY, NUMPY, TORCH
 from redlang.runtime.memory import AnyArray
+from redlang.runtime.stream import Stream, reachable, step_expressions
 
 STEP = 4096
 """Elements of the streamed axis in one step."""
@@ -38,9 +38,6 @@ STEP_ELEMENTS = 1 << 22
 
 ENDLESS = 1 << 62
 """The extent of a streamed axis whose size nobody has said."""
-
-ORDERED = frozenset({"argmax", "argmin", "topk", "monoid"})
-"""Reductions whose result depends on which elements come first."""
 
 States: TypeAlias = Mapping[str, Tile]
 
@@ -56,132 +53,6 @@ class Source(Protocol):
 
     def varying(self, axis: str) -> tuple[str, ...]:
         """Return the array parameters that vary with an axis, in order."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """What a fold runs.
-
-    Attributes:
-        program: The program that the sweeps belong to.
-        sweeps: All its sweeps.
-        sweep: The one over the streamed axis.
-        axis: The streamed axis.
-    """
-
-    program: Program
-    sweeps: tuple[Sweep, ...]
-    sweep: Sweep
-    axis: str
-
-    @property
-    def varying(self) -> tuple[str, ...]:
-        """Array parameters that vary with the axis, in order."""
-        params = self.program.params
-        return tuple(p.name for p in params if isinstance(p, ArrayParam) and self.axis in p.axes)
-
-    def element_expressions(self) -> Iterator[Expr]:
-        """Yield what is evaluated for elements, through definitions that vary with nothing else."""
-        roots = [e for step in self.sweep.update for e in _step_expressions(step)]
-        yield from roots
-        for name in _reachable(self.program, roots, self.sweep.stages):
-            for definition in self.program.definitions:
-                if name in definition.names:
-                    yield from walk.expressions(definition.value)
-
-    @property
-    def placed(self) -> bool:
-        """Whether the result depends on where in the axis an element stands."""
-        steps = (*self.sweep.update, *self.sweep.merge)
-        if any(isinstance(s, Partial | Combine) and s.op in ORDERED for s in steps):
-            return True
-        return any(map(self._reads_index, self.element_expressions()))
-
-    def needs_size(self) -> bool:
-        """Tell whether an element's value depends on the extent of the axis."""
-        nodes = (node for expr in self.element_expressions() for node in walk.nodes(expr))
-        return any(isinstance(node, Size) and node.axis == self.axis for node in nodes)
-
-    def _reads_index(self, expr: Expr) -> bool:
-        if isinstance(expr, Index):
-            return expr.axis == self.axis
-        children = walk.children(expr)
-        if isinstance(expr, Load) and self.axis in self.program.array(expr.array).axes:
-            # The index by which a chunk's own element is read says nothing of its place.
-            return False
-        return any(map(self._reads_index, children))
-
-
-def stream(program: Program, sweeps: tuple[Sweep, ...], axis: str) -> Stream:
-    """Return the stream of a fused program along `axis`.
-
-    Raises:
-        FusionError: The program passes over the axis more than once, returns it, or reads an array
-            along it at other places than the current one.
-        ArgumentError: It has no such axis.
-    """
-    if axis not in {a.name for a in program.axes}:
-        names = ", ".join(a.name for a in program.axes)
-        raise ArgumentError(f"{program.name} has no axis {axis!r}", hint=f"it has {names}")
-    over = [sweep for sweep in sweeps if axis in sweep.axes]
-    if not over:
-        raise FusionError(f"{program.name} does not reduce {axis}", hint="fold a reduced axis")
-    if len(over) > 1:
-        first, second = over[0].stages[0], over[1].stages[0]
-        raise FusionError(
-            f"{program.name} passes over {axis} {len(over)} times: {second} needs {first} first",
-            hint=f"explain('fuse') says why {second} cannot share the sweep",
-        )
-    later = [r.value for r in program.results]
-    reachable = _reachable(program, later, over[0].stages)
-    definitions = [d for d in program.definitions if reachable & set(d.names)]
-    later += [e for d in definitions for e in walk.expressions(d.value)]
-    for expr in later:
-        if axis in expr.type.axes:
-            raise FusionError(
-                f"{program.name} needs the elements of {axis} again after it is reduced",
-                hint="a stream keeps no elements: return what is left after the reduction",
-            )
-    made = Stream(program, sweeps, over[0], axis)
-    for expr in made.element_expressions():
-        _check_loads(made, expr)
-    return made
-
-
-def _check_loads(made: Stream, expr: Expr) -> None:
-    """Every array along the axis must be read at the current element only."""
-    for node in walk.nodes(expr):
-        if isinstance(node, Load) and made.axis in made.program.array(node.array).axes:
-            own = made.program.array(node.array).axes
-            plain = [part.axis for part in node.subscripts if isinstance(part, Index)]
-            if tuple(plain) != own:
-                raise FusionError(
-                    f"{made.program.name} reads {node.array} along {made.axis} at computed places",
-                    hint="a stream has only the current chunk",
-                )
-
-
-def _step_expressions(step: object) -> tuple[Expr, ...]:
-    match step:
-        case Each(_, value) | Let(_, value):
-            return (value,)
-        case Partial(values=values, condition=condition):
-            return values if condition is None else (*values, condition)
-        case _:
-            return ()
-
-
-def _reachable(program: Program, roots: Sequence[Expr], done: Sequence[str]) -> set[str]:
-    """Return the definitions that `roots` read, through each other, short of those in `done`."""
-    values = {name: d.value for d in program.definitions for name in d.names}
-    found: set[str] = set()
-    todo = [name for expr in roots for name in walk.refs(expr)]
-    while todo:
-        name = todo.pop()
-        if name in values and name not in found and name not in done:
-            found.add(name)
-            todo += [ref for expr in walk.expressions(values[name]) for ref in walk.refs(expr)]
-    return found
 
 
 class _Chunk:
@@ -327,7 +198,7 @@ class Fold:
         scope = replace(self._scope, extents={**self._scope.extents, self.axis: extent})
         scope = scope.with_values(finish(made.sweep, self._joined(scope), scope))
         roots = [r.value for r in made.program.results]
-        scope = self._define(made, scope, _reachable(made.program, roots, made.sweep.stages))
+        scope = self._define(made, scope, reachable(made.program, roots, made.sweep.stages))
         arrays = tuple(self._at_home(x) for x in results(made.program, scope))
         return arrays[0] if len(arrays) == 1 else arrays
 
@@ -398,8 +269,8 @@ class Fold:
 
     def _run(self, made: Stream, scope: Scope, first: int, length: int) -> States:
         """Return the states of a chunk, step by step along the axis."""
-        roots = [e for step in made.sweep.update for e in _step_expressions(step)]
-        needed = _reachable(made.program, roots, made.sweep.stages)
+        roots = [e for step in made.sweep.update for e in step_expressions(step)]
+        needed = reachable(made.program, roots, made.sweep.stages)
         states: States = initial_states(made.sweep, scope)
         step = self._step(made, scope)
         for start in range(first, first + length, step):

@@ -83,7 +83,8 @@ def _way_back(x: AnyArray) -> Callable[[AnyArray], AnyArray]:
         try:
             return library.from_dlpack(result)
         except (BufferError, TypeError, RuntimeError):
-            # NumPy exports no bf16 and no f8; the library knows their dtypes by name.
-            return library.asarray(result)
+            # NumPy exports no bf16 and no f8; a library such as JAX knows their NumPy dtypes.
+            convert = getattr(library, "asarray", None)
+            return result if convert is None else convert(result)
 
     return restore

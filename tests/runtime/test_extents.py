@@ -14,7 +14,7 @@ from tests.kernels import resolve_text
 AXES = ("a", "b", "c", "d")
 
 
-class Misfit(Exception):
+class MisfitError(Exception):
     pass
 
 
@@ -22,9 +22,9 @@ def run(program, shapes, scalars):
     """Return the extents that the generated text binds."""
     text = ExtentText(program, {name: f"s_{name}" for name in scalars})
     lines = text.bind({name: f"shape_{name}" for name in shapes})
-    body = [f"    {line.replace(MISFIT, 'raise Misfit')}" for line in lines]
+    body = [f"    {line.replace(MISFIT, 'raise MisfitError')}" for line in lines]
     source = "\n".join(["def bind():", *body, f"    return {text.extents()}"])
-    names = {**NAMES, "Misfit": Misfit}
+    names = {**NAMES, "MisfitError": MisfitError}
     names |= {f"shape_{name}": shape for name, shape in shapes.items()}
     names |= {f"s_{name}": value for name, value in scalars.items()}
     exec(source, names)
@@ -66,7 +66,7 @@ def test_agrees_with_the_slow_rules(call):
         expected = bind_extents(program, shapes, {})
     except ArgumentError:
         # AssertionError: no launcher is made where nothing decides how a dimension splits.
-        with pytest.raises((Misfit, AssertionError)):
+        with pytest.raises((MisfitError, AssertionError)):
             run(program, shapes, {})
         return
     assert run(program, shapes, {}) == expected
@@ -86,7 +86,7 @@ def test_declared_axes_and_ragged_dimensions_agree(count):
 
 def test_a_top_k_list_longer_than_its_axis_does_not_fit():
     program = resolve_text('def f(x: "t e") -> "t 4":\n    v, i = topk[e](x, 4)\n    return v\n')
-    with pytest.raises(Misfit):
+    with pytest.raises(MisfitError):
         run(program, {"x": (2, 3)}, {})
     assert run(program, {"x": (2, 4)}, {})["e"] == 4
 

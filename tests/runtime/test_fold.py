@@ -1,0 +1,233 @@
+"""Streams: any cut into chunks, in any process, gives what the whole array gives."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import redlang
+from redlang import std
+
+f32 = np.float32
+RNG = np.random.default_rng(5)
+X = RNG.normal(size=(3, 97)).astype(f32)
+
+
+@redlang.kernel
+def statistics(x: "m n") -> ("m", "m", "m"):
+    return mean[n](x), std.var[n](x), max[n](x)
+
+
+@redlang.kernel
+def entropy(x: "m n") -> "m":
+    return std.entropy[n](x)
+
+
+@redlang.kernel
+def attention(q: "m d", k: "n d", v: "n e") -> ("m e", "m"):
+    s = sum[d](q * k) * rsqrt(size(d))
+    top = max[n](s)
+    p = exp(s - top)
+    return sum[n](p * v) / sum[n](p), top + log(sum[n](p))
+
+
+@redlang.kernel
+def extremes(x: "m n") -> ("m", "m", "m 2", "m 2"):
+    values, places = topk[n](x, 2)
+    return argmax[n](x), max[n](x), values, places
+
+
+@redlang.kernel
+def weighted(x: "n", power: float = 1.0) -> "":
+    return sum[n](x * n * power)
+
+
+@redlang.kernel
+def relative(x: "n") -> "":
+    return sum[n](x * n / size(n))
+
+
+@redlang.kernel
+def softmax(x: "m n") -> "m n":
+    return std.softmax[n](x)
+
+
+@redlang.kernel
+def deviation(x: "m n") -> "m":
+    return mean[n](abs(x - mean[n](x)))
+
+
+@redlang.kernel
+def looked_up(x: "n", i: "i32[m]") -> "":
+    return sum[m](fill(x[i], 0)) + sum[n](x)
+
+
+def same(results, expected, **tolerance):
+    results, expected = np.atleast_1d(results), np.atleast_1d(expected)
+    for result, right in zip(results, expected, strict=True):
+        np.testing.assert_allclose(result, right, **tolerance)
+
+
+def chunks(x, cuts):
+    return np.split(x, sorted(cuts), axis=-1)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(0, 97), max_size=4), st.integers(0, 4))
+def test_any_cut_and_any_merge_give_the_whole(cuts, place):
+    for kernel in (statistics, entropy):
+        pieces = chunks(X, cuts)
+        first, second = kernel.fold("n"), kernel.fold("n")
+        for piece in pieces[:place]:
+            first.update(piece)
+        for piece in pieces[place:]:
+            second.update(piece)
+        joint = first.merge(second)
+        assert joint.count == 97
+        expected = kernel.reference(X)
+        for result, right in zip(
+            np.atleast_2d(joint.result()), np.atleast_2d(expected), strict=True
+        ):
+            np.testing.assert_allclose(result, right, rtol=2e-5)
+
+
+def test_more_may_follow_a_result():
+    fold = statistics.fold("n")
+    fold.update(X[:, :40])
+    np.testing.assert_allclose(fold.result()[0], X[:, :40].mean(axis=1), rtol=1e-5, atol=1e-6)
+    fold.update(X[:, 40:])
+    np.testing.assert_allclose(fold.result()[0], X.mean(axis=1), rtol=1e-5, atol=1e-6)
+
+
+def test_what_does_not_vary_is_given_once():
+    q, k, v = (RNG.normal(size=s).astype(f32) for s in ((4, 8), (50, 8), (50, 3)))
+    fold = attention.fold("n", q=q)
+    fold.update(k[:20], v[:20])
+    fold.update(k[20:], v[20:])
+    out, lse = fold.result()
+    expected, expected_lse = attention.reference(q, k, v)
+    np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(lse, expected_lse, rtol=1e-5)
+    other = attention.fold("n")
+    other.update(k[:20], v[:20], q=q).update(k=k[20:], v=v[20:])
+    np.testing.assert_array_equal(other.result()[0], out)
+
+
+def test_folds_travel():
+    fold = pickle.loads(pickle.dumps(entropy.fold("n").update(X[:, :30])))
+    fold = pickle.loads(pickle.dumps(fold.update(X[:, 30:])))
+    np.testing.assert_allclose(fold.result(), entropy.reference(X), rtol=1e-5)
+
+
+def test_places_count_from_the_offset():
+    expected = extremes.reference(X)
+    fold = extremes.fold("n")
+    for start in (60, 0, 30):
+        stop = {60: 97, 0: 30, 30: 60}[start]
+        fold.update(X[:, start:stop], offset=start)
+    for result, right in zip(fold.result(), expected, strict=True):
+        np.testing.assert_allclose(result, right, rtol=1e-6)
+    first = extremes.fold("n").update(X[:, 50:], offset=50)
+    second = extremes.fold("n").update(X[:, :50], offset=0)
+    for result, right in zip(first.merge(second).result(), expected, strict=True):
+        np.testing.assert_allclose(result, right, rtol=1e-6)
+
+
+def test_ties_go_to_the_first_place_however_chunks_arrive():
+    x = np.ones((1, 10), f32)
+    fold = extremes.fold("n").update(x[:, 5:], offset=5)
+    fold.update(x[:, :5], offset=0)
+    places = fold.result()
+    assert places[0].tolist() == [0]
+    assert places[3].tolist() == [[0, 1]]
+
+
+def test_the_index_counts_from_the_offset():
+    x = np.ones(10, f32)
+    assert weighted.fold("n").update(x[:4]).update(x[4:]).result() == 45
+    assert weighted.fold("n", power=2.0).update(x[5:], offset=5).result() == 70
+
+
+def test_both_folds_must_say_their_places():
+    first, second = weighted.fold("n"), weighted.fold("n")
+    first.update(X[0])
+    second.update(X[0])
+    with pytest.raises(redlang.ArgumentError, match="offset="):
+        first.merge(second)
+    with pytest.raises(redlang.ArgumentError, match="elements 90 to 96 of n have been folded"):
+        first.update(X[0], offset=90)
+
+
+def test_a_size_that_elements_need_is_said_beforehand():
+    with pytest.raises(redlang.ArgumentError, match=r"uses size\(n\).*") as caught:
+        relative.fold("n").update(X[0])
+    assert "size=..." in str(caught.value)
+    fold = relative.fold("n", size=97)
+    fold.update(X[0, :50]).update(X[0, 50:])
+    np.testing.assert_allclose(fold.result(), relative.reference(X[0]), rtol=1e-5)
+    with pytest.raises(redlang.ArgumentError, match="reaches to 98"):
+        fold.update(X[0, :1])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "axis", "kind", "words"),
+    [
+        (softmax, "n", redlang.FusionError, "needs the elements of n again"),
+        (deviation, "n", redlang.FusionError, "passes over n 2 times"),
+        (statistics, "m", redlang.FusionError, "does not reduce m"),
+        (statistics, "k", redlang.ArgumentError, "has no axis 'k'"),
+        (looked_up, "n", redlang.FusionError, "reads x along n at computed places"),
+    ],
+)
+def test_says_why_a_kernel_is_no_stream(kernel, axis, kind, words):
+    with pytest.raises(kind, match=words):
+        kernel.fold(axis)
+
+
+def test_says_what_is_wrong_with_a_chunk():
+    fold = statistics.fold("n")
+    with pytest.raises(redlang.ArgumentError, match="nothing has been folded"):
+        fold.result()
+    fold.update(X)
+    with pytest.raises(redlang.ArgumentError, match="m = 2"):
+        fold.update(X[:2])
+    with pytest.raises(redlang.ArgumentError, match="element types"):
+        fold.update(X.astype(np.float64))
+    with pytest.raises(redlang.ArgumentError, match="takes 1 arrays by position"):
+        fold.update(X, X)
+    with pytest.raises(redlang.ArgumentError, match="x is a list"):
+        fold.update([1])
+    with pytest.raises(redlang.ArgumentError, match="missing 1 required"):
+        attention.fold("n").update(X, X)
+    with pytest.raises(redlang.ArgumentError, match="different kernels"):
+        fold.merge(entropy.fold("n").update(X))
+
+
+def test_empty_folds_and_chunks_change_nothing():
+    fold = statistics.fold("n").update(X)
+    before = fold.result()
+    for joint in (
+        fold.merge(statistics.fold("n")),
+        statistics.fold("n").merge(fold),
+        statistics.fold("n").update(X[:, :0]).merge(fold),
+        fold.update(X[:, :0]),
+    ):
+        for result, right in zip(joint.result(), before, strict=True):
+            np.testing.assert_allclose(result, right, rtol=1e-6)
+
+
+def test_results_are_of_the_chunks_kind():
+    result = entropy.fold("n").update(torch.from_numpy(X)).result()
+    assert isinstance(result, torch.Tensor)
+    np.testing.assert_allclose(result.numpy(), entropy.reference(X), rtol=1e-5)
+
+
+def test_an_outlier_in_an_early_chunk_costs_no_digits():
+    x = np.concatenate([[1e6], RNG.normal(size=9999)]).astype(f32)[None]
+    fold = statistics.fold("n")
+    for piece in np.split(x, 20, axis=1):
+        fold.update(piece)
+    np.testing.assert_allclose(fold.result()[1], x.astype(float).var(axis=1), rtol=1e-5)

@@ -1,0 +1,529 @@
+"""Kernels as their users meet them: calls, arguments, names from outside, pickles, looks inside."""
+
+import pickle
+import subprocess
+import sys
+import textwrap
+import types
+
+import cloudpickle
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+
+import redlang
+
+f32 = np.float32
+X = np.arange(6, dtype=f32).reshape(2, 3)
+
+OFFSET = 2
+CONFIG = types.SimpleNamespace(eps=1.0, nested=types.SimpleNamespace(scale=3))
+TABLE = np.ones(3)
+
+
+@redlang.kernel
+def shifted(x: "m n") -> "m":
+    """Sum of rows, shifted."""
+    return sum[n](x) + OFFSET
+
+
+@redlang.kernel
+def scaled(x: "m n", w: "n", factor: float = 2.0, *, times: int = 1, flip: bool = False) -> "m":
+    s = sum[n](x * w) * factor * times
+    return where(flip, -s, s)
+
+
+@redlang.function
+def squared(x):
+    return x * x
+
+
+@redlang.kernel
+def energy(x: "m n") -> "m":
+    return sum[n](squared(x))
+
+
+@redlang.kernel
+def extremes(x: "m n") -> ("m", "m"):
+    return max[n](x), argmax[n](x)
+
+
+@redlang.kernel
+def plus(x: "m n") -> "m n":
+    return x + 1
+
+
+class Layer:
+    def __init__(self, gain):
+        self.gain = gain
+
+    @redlang.kernel
+    def amplified(self, x: "n") -> "n":
+        return x * self.gain
+
+    @staticmethod
+    @redlang.kernel
+    def doubled(x: "n") -> "n":
+        return x * 2
+
+    @redlang.kernel
+    def tripled(x: "n") -> "n":  # noqa: N805  # no self: like a static method
+        return x * 3
+
+
+def test_arguments_bind_as_in_python():
+    w = np.array([1, 2, 3], f32)
+    np.testing.assert_array_equal(scaled(X, w), [16, 52])
+    np.testing.assert_array_equal(scaled(w=w, x=X, factor=1), [8, 26])
+    np.testing.assert_array_equal(scaled(X, w, 1.0, times=3, flip=True), [-24, -78])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keywords", "words"),
+    [
+        ((), {}, "missing 2 required positional arguments: 'x' and 'w'"),
+        ((X,), {}, "missing 1 required positional argument: 'w'"),
+        ((X, X[0], 1.0, 2), {}, "takes from 2 to 3 positional arguments but 4 were given"),
+        ((X, X[0]), {"scale": 2}, "unexpected keyword argument 'scale'"),
+        ((X, X[0]), {"x": X}, "multiple values for argument 'x'"),
+    ],
+)
+def test_arguments_that_do_not_bind_are_named_with_the_signature(arguments, keywords, words):
+    for function in (scaled, scaled.reference):
+        with pytest.raises(redlang.ArgumentError) as caught:
+            function(*arguments, **keywords)
+        assert words in str(caught.value)
+        assert "kernel scaled(x: 'm n', w: 'n', factor: float=2.0" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keywords", "kind", "words"),
+    [
+        (([1, 2], X[0]), {}, redlang.ArgumentError, ("x is a list", "np.asarray(x)")),
+        ((X, 2.0), {}, redlang.ArgumentError, ("w is 2.0, and must be an array",)),
+        ((X, None), {}, redlang.ArgumentError, ("w is None",)),
+        ((X[0], X[0]), {}, redlang.ArgumentError, ("x has 1 dimension", "(3,)", "'m n'")),
+        ((X, X[0, :2]), {}, redlang.ArgumentError, ("w has extent 2 along axis 'n'", "x has 3")),
+        ((X.astype("c8"), X[0]), {}, redlang.DTypeError, ("x holds complex64",)),
+        ((X.astype(">f4"), X[0]), {}, redlang.DTypeError, ("byte order", "newbyteorder")),
+        ((X, X[0], "2"), {}, redlang.ArgumentError, ("factor is a str, and must be a float",)),
+        ((X, X[0], 1j), {}, redlang.ArgumentError, ("factor is 1j",)),
+        ((X, X[0]), {"times": 1.5}, redlang.ArgumentError, ("times is 1.5", "int(times)")),
+        ((X, X[0]), {"times": 2**63}, redlang.ArgumentError, ("does not fit i64",)),
+        ((X, X[0]), {"flip": 1}, redlang.ArgumentError, ("flip is 1", "bool(flip)")),
+        ((X, X[0], X[0]), {}, redlang.ArgumentError, ("factor is an array of shape (3,)",)),
+        ((np.ma.masked_array(X), X[0]), {}, redlang.ArgumentError, ("masked array", "filled")),
+        ((torch.ones(2, 3, requires_grad=True), X[0]), {}, redlang.ArgumentError, ("gradient",)),
+        ((torch.ones(2, 3, device="meta"), X[0]), {}, redlang.ArgumentError, ("meta", "device")),
+    ],
+)
+def test_what_is_wrong_with_an_argument_is_said_with_its_place(arguments, keywords, kind, words):
+    for _ in range(2):
+        with pytest.raises(kind) as caught:
+            scaled(*arguments, **keywords)
+        message = str(caught.value)
+        for word in words:
+            assert word in message
+        assert "test_kernel.py:32:" in message
+        assert "kernel scaled(" in message
+
+
+def test_a_warm_kernel_still_checks_shapes():
+    scaled(X, X[0])
+    with pytest.raises(redlang.ArgumentError, match="w has extent 2"):
+        scaled(X, X[0, :2].copy())
+    with pytest.raises(redlang.ArgumentError, match="x has 3 dimensions"):
+        scaled(X[None], X[0])
+
+
+def test_scalars_come_in_every_form_of_number():
+    expected = scaled(X, X[0], 2.0, times=2, flip=True)
+    for factor in (2, f32(2), np.float16(2), np.int8(2), np.array(2.0), torch.tensor(2.0)):
+        for times in (np.int64(2), np.uint8(2), np.array(2), torch.tensor(2)):
+            result = scaled(X, X[0], factor, times=times, flip=np.bool_(True))
+            np.testing.assert_array_equal(result, expected)
+    np.testing.assert_array_equal(
+        scaled(X, X[0], ml_dtypes.bfloat16(2), times=2, flip=True), expected
+    )
+
+
+def test_results_are_of_the_first_arrays_kind():
+    assert isinstance(energy(X), np.ndarray)
+    tensor = energy(torch.from_numpy(X))
+    assert isinstance(tensor, torch.Tensor)
+    np.testing.assert_array_equal(tensor.numpy(), energy(X))
+    mixed = scaled(torch.from_numpy(X), X[0])
+    assert isinstance(mixed, torch.Tensor)
+    assert isinstance(
+        energy(torch.nn.Parameter(torch.ones(2, 2), requires_grad=False)), torch.Tensor
+    )
+    with torch.no_grad():
+        assert energy(torch.ones(2, 2, requires_grad=True)).tolist() == [2, 2]
+
+
+class Wrapped:
+    """An array of a library that has DLPack and a namespace, and nothing else."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    def __dlpack__(self, **keywords):
+        return self.tensor.__dlpack__(**keywords)
+
+    def __dlpack_device__(self):
+        return self.tensor.__dlpack_device__()
+
+    def __array_namespace__(self):
+        return types.SimpleNamespace(from_dlpack=lambda x: Wrapped(torch.from_dlpack(x)))
+
+
+def test_arrays_of_unknown_libraries_go_through_dlpack():
+    result = scaled(Wrapped(torch.from_numpy(X)), Wrapped(torch.from_numpy(X[0].copy())))
+    assert isinstance(result, Wrapped)
+    np.testing.assert_array_equal(result.tensor.numpy(), scaled(X, X[0]))
+    values, indices = extremes(Wrapped(torch.from_numpy(X)))
+    assert isinstance(values, Wrapped)
+    assert isinstance(indices, Wrapped)
+    assert isinstance(scaled(X, Wrapped(torch.from_numpy(X[0].copy()))), np.ndarray)
+    reference = energy.reference(Wrapped(torch.from_numpy(X)))
+    np.testing.assert_array_equal(reference, energy(X))
+
+
+def test_half_precision_arrays_of_unknown_libraries_too():
+    for dtype in (torch.bfloat16, torch.float16, torch.float8_e4m3fn):
+        result = plus(Wrapped(torch.ones(2, 3).to(dtype)))
+        # NumPy exports bf16 and f8 to nobody, so they come back as NumPy arrays.
+        values = result.tensor.numpy() if isinstance(result, Wrapped) else result
+        np.testing.assert_array_equal(values.astype(f32), np.full((2, 3), 2))
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16, ml_dtypes.float8_e4m3fn])
+def test_small_floats_go_in_and_out(dtype):
+    x = X.astype(dtype)
+    np.testing.assert_array_equal(plus(x).astype(f32), X + 1)
+    assert plus(x).dtype == dtype
+    names = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+    kind = names.get(np.dtype(dtype).name, torch.float8_e4m3fn)
+    tensor = torch.from_numpy(X).to(kind)
+    assert plus(tensor).dtype == kind
+    np.testing.assert_array_equal(plus(tensor).float().numpy(), X + 1)
+
+
+def test_results_go_where_out_says():
+    out = np.zeros(4, f32)[::2]
+    assert energy(X, out=out) is out
+    np.testing.assert_array_equal(out, [5, 50])
+    pair = np.zeros(2, f32), np.zeros(2, np.int64)
+    result = extremes(X, out=pair)
+    assert result[0] is pair[0]
+    np.testing.assert_array_equal(pair[1], [2, 2])
+    tensor = torch.zeros(2)
+    assert energy(X, out=tensor) is tensor
+    assert tensor.tolist() == [5, 50]
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: energy(X, out=np.zeros(3, f32)), "out has shape (3,), and the result has (2,)"),
+        (lambda: energy(X, out=np.zeros(2)), "out holds f64, and the result is f32"),
+        (lambda: energy(X, out=[X[0], X[1]]), "out has 2 arrays, and the kernel returns one array"),
+        (lambda: energy(X, out=(np.zeros(2, f32),)), "returns one array"),
+        (lambda: extremes(X, out=np.zeros(2, f32)), "returns 2 arrays"),
+        (lambda: energy(X, out=3.0), "out is 3.0, and must be an array"),
+        (lambda: energy(X, out=np.broadcast_to(f32(0), 2)), "out is read-only"),
+        (lambda: plus(X, out=X[::-1]), "out shares memory with x"),
+        (
+            lambda: plus(X, out=np.lib.stride_tricks.as_strided(X, (2, 3), (0, 4))),
+            "that share memory",
+        ),
+        (lambda: extremes(X, out=(X[:, 0], np.zeros(2, np.int64))), "out[0] shares memory with x"),
+    ],
+)
+def test_an_out_that_does_not_fit_is_refused(call, words):
+    before = X.copy()
+    for _ in range(2):
+        with pytest.raises((redlang.ArgumentError, redlang.DTypeError)) as caught:
+            call()
+        assert words in str(caught.value)
+    np.testing.assert_array_equal(X, before)
+
+
+def test_an_array_may_be_its_own_result():
+    x = X.copy()
+    assert plus(x, out=x) is x
+    np.testing.assert_array_equal(x, X + 1)
+
+
+def test_numbers_from_outside_are_read_at_each_call(monkeypatch):
+    np.testing.assert_array_equal(shifted(X), [5, 14])
+    for value in (10, 0.5, True, f32(1.5), np.int8(3)):
+        monkeypatch.setitem(globals(), "OFFSET", value)
+        np.testing.assert_array_equal(shifted(X), X.sum(axis=1) + float(value))
+        np.testing.assert_array_equal(shifted.reference(X), X.sum(axis=1) + float(value))
+
+
+def test_dotted_numbers_are_followed_at_each_call():
+    @redlang.kernel
+    def dotted(x: "n") -> "n":
+        return x * CONFIG.eps + CONFIG.nested.scale
+
+    np.testing.assert_array_equal(dotted(X[0]), [3, 4, 5])
+    CONFIG.eps = 10
+    try:
+        np.testing.assert_array_equal(dotted(X[0]), [3, 13, 23])
+    finally:
+        CONFIG.eps = 1.0
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(np.ones(3), "array from outside"), ("text", "str"), (2**70, "does not fit i64")],
+)
+def test_a_name_that_stops_being_a_number_is_an_error(monkeypatch, value, words):
+    shifted(X)
+    monkeypatch.setitem(globals(), "OFFSET", value)
+    for _ in range(2):
+        with pytest.raises(redlang.RedlangError) as caught:
+            shifted(X)
+        assert words in str(caught.value)
+        assert "OFFSET" in str(caught.value)
+    monkeypatch.setitem(globals(), "OFFSET", 1)
+    np.testing.assert_array_equal(shifted(X), [4, 13])
+
+
+def test_a_name_that_goes_away_is_an_error_until_it_comes_back(monkeypatch):
+    shifted(X)
+    monkeypatch.delitem(globals(), "OFFSET")
+    with pytest.raises(redlang.UnknownNameError, match="OFFSET"):
+        shifted(X)
+    monkeypatch.setitem(globals(), "OFFSET", 7)
+    np.testing.assert_array_equal(shifted(X), [10, 19])
+
+
+def test_a_macro_that_becomes_another_is_seen(monkeypatch):
+    np.testing.assert_array_equal(energy(X), [5, 50])
+
+    @redlang.function
+    def cubed(x):
+        return x * x * x
+
+    monkeypatch.setitem(globals(), "squared", cubed)
+    np.testing.assert_array_equal(energy(X), [9, 216])
+    monkeypatch.setitem(globals(), "squared", 3)
+    with pytest.raises(redlang.UnknownNameError, match="squared"):
+        energy(X)
+    monkeypatch.undo()
+    np.testing.assert_array_equal(energy(X), [5, 50])
+
+
+def make(factor):
+    @redlang.kernel
+    def multiplied(x: "n") -> "n":
+        return squared(x) * factor
+
+    return multiplied
+
+
+def test_closures_keep_their_own_numbers():
+    two, three = make(2), make(3.5)
+    np.testing.assert_array_equal(three(X[0]), 3.5 * X[0] ** 2)
+    np.testing.assert_array_equal(two(X[0]), 2 * X[0] ** 2)
+
+
+def test_methods_read_their_object():
+    loud, quiet = Layer(10), Layer(0.5)
+    np.testing.assert_array_equal(loud.amplified(X[0]), [0, 10, 20])
+    np.testing.assert_array_equal(quiet.amplified(X[0]), [0, 0.5, 1])
+    loud.gain = 2
+    np.testing.assert_array_equal(Layer.amplified(loud, X[0]), [0, 2, 4])
+    np.testing.assert_array_equal(loud.doubled(X[0]), [0, 2, 4])
+    np.testing.assert_array_equal(Layer.doubled(X[0]), [0, 2, 4])
+    np.testing.assert_array_equal(loud.tripled(X[0]), [0, 3, 6])
+
+
+def test_kernels_pickle_by_name_and_by_text():
+    assert pickle.loads(pickle.dumps(energy)) is energy
+    for dumps in (pickle.dumps, cloudpickle.dumps):
+        copy = pickle.loads(dumps(make(4)))
+        np.testing.assert_array_equal(copy(X[0]), 4 * X[0] ** 2)
+        assert copy.__name__ == "multiplied"
+    text = redlang.compile('def f(x: "n") -> "n": return x * k', names={"k": 3}, fuse="never")
+    copy = pickle.loads(pickle.dumps(text))
+    np.testing.assert_array_equal(copy(X[0]), 3 * X[0])
+    assert copy.fuse == "never"
+
+
+def test_kernels_of_main_travel_to_another_process(tmp_path):
+    program = textwrap.dedent(
+        """
+        import math
+        import multiprocessing
+        import numpy as np
+        import redlang
+
+        SCALE = 3.0
+
+        @redlang.kernel
+        def scaled(x: "n") -> "n":
+            return x * SCALE + 0 * math.pi
+
+        def work(kernel, queue):
+            queue.put(kernel(np.ones(2, np.float32)).tolist())
+
+        if __name__ == "__main__":
+            context = multiprocessing.get_context("spawn")
+            queue = context.Queue()
+            process = context.Process(target=work, args=(scaled, queue))
+            process.start()
+            print(queue.get(timeout=60))
+            process.join()
+        """
+    )
+    (tmp_path / "program.py").write_text(program)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "program.py"],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.stdout.strip() == "[3.0, 3.0]", done.stderr
+
+
+def test_says_what_it_is():
+    assert repr(shifted) == "<redlang kernel shifted(x: 'm n') -> 'm'>"
+    assert repr(squared) == "<redlang function squared(x)>"
+    assert shifted.__doc__ == "Sum of rows, shifted."
+    assert shifted.__name__ == "shifted"
+    assert "def shifted" in shifted.text
+    assert "def shifted" in (shifted._repr_html_() or "")
+
+
+def test_a_macro_is_no_kernel():
+    with pytest.raises(redlang.ArgumentError, match="macro"):
+        squared(X)
+    assert squared.parameters == ("x",)
+    assert squared.defaults == {}
+
+
+def test_options_are_checked():
+    with pytest.raises(ValueError, match="fuse='sometimes'"):
+        redlang.kernel(fuse="sometimes")(lambda x: x)
+    text = '@redlang.kernel(fuse="never")\ndef f(x: "n") -> "": return sum[n](x)\n'
+    assert redlang.compile(text).fuse == "never"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['def f(x: "n") -> "n":\n    return x +\n', "class A:\n    def init():\n        return 0\n"],
+)
+def test_a_text_that_is_no_kernel_is_refused_at_once(text):
+    with pytest.raises(redlang.KernelSyntaxError):
+        redlang.compile(text)
+
+
+def test_the_reference_is_unfused_and_in_double():
+    @redlang.kernel
+    def variance(x: "m n") -> "m":
+        return mean[n]((x - mean[n](x)) ** 2)
+
+    result = variance.reference(X)
+    assert result.dtype == np.float64
+    np.testing.assert_allclose(result, X.astype(float).var(axis=1), rtol=1e-15)
+    assert variance.reference(X, precision="declared").dtype == f32
+    with pytest.raises(ValueError, match="precision='single'"):
+        variance.reference(X, precision="single")
+    values, indices = extremes.reference(X)
+    assert (values.tolist(), indices.tolist()) == ([2, 5], [2, 2])
+
+
+def test_explains_each_stage_and_all():
+    kernel = redlang.compile(
+        'def var(x: "m n") -> "m":\n    mu = mean[n](x)\n    return mean[n]((x - mu) ** 2)\n'
+    )
+    whole = kernel.explain()
+    for word in ("program var", "fused over n", "identity", "sweep 1 over n", "plan of var"):
+        assert word in whole
+    assert "def var" in kernel.explain("syntax")
+    assert "kernel var_0" in kernel.explain("loops")
+    assert "<pre>" in whole._repr_html_()
+    assert pickle.loads(pickle.dumps(whole)) == whole
+    with pytest.raises(ValueError, match="stage='everything'"):
+        kernel.explain("everything")
+    assert "def var_0(addresses" in kernel.source("cpu")
+    with pytest.raises(redlang.BackendError, match="'cuda'"):
+        kernel.source("cuda")
+    ((axis, stages),) = kernel.sweeps[0]
+    assert axis == "n"
+    assert len(stages) >= 2
+
+
+def test_an_explanation_speaks_of_the_last_call():
+    kernel = redlang.compile('def f(x: "m n") -> "m": return sum[n](x)')
+    kernel(np.ones((5, 7)))
+    assert "m = 5, n = 7" in kernel.explain("plan")
+    assert "f64[m n]" in kernel.explain("program")
+
+
+def test_mistakes_of_a_kernel_come_with_its_first_use_all_at_once():
+    @redlang.kernel
+    def wrong(x: "m n") -> "m":
+        a = sum[k](x)
+        return a + unknown_name
+
+    with pytest.raises(redlang.RedlangError) as caught:
+        wrong(X)
+    assert "k" in str(caught.value)
+    assert "unknown_name" in str(caught.value)
+    assert len(caught.value.others) == 1
+
+
+def test_lengths_share_machine_code_and_each_compilation_is_told():
+    kernel = redlang.compile('def f(x: "m n") -> "m": return sum[n](x * 1.25)')
+    for n in (*range(1, 40), 100, 257):
+        np.testing.assert_allclose(kernel(np.ones((2, n), f32)), 1.25 * n)
+    info = kernel.cache_info()
+    assert info.compilations + info.loaded <= 3
+    assert info.launchers == 1
+    assert len(info.events) == info.compilations + info.loaded
+    assert "f for m=2, n=1" in info.events[0]
+    kernel(np.ones((2, 6), f32)[:, ::2])
+    kernel(np.ones((2, 3)))
+    assert kernel.cache_info().launchers == 3
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0), (1, 1)])
+def test_empty_arrays_are_arrays(shape):
+    np.testing.assert_array_equal(energy(np.ones(shape, f32)), np.full(shape[0], shape[1]))
+    assert plus(np.ones(shape, f32)).shape == shape
+
+
+@pytest.mark.parametrize(
+    "view",
+    [lambda x: x.T, lambda x: x[:, ::2], lambda x: x[::-1, ::-1], lambda x: x[3:, 1:]],
+)
+def test_strides_are_followed(view):
+    x = np.random.default_rng(1).normal(size=(20, 30)).astype(f32)
+    np.testing.assert_allclose(energy(view(x)), energy(view(x).copy()), rtol=1e-6)
+    np.testing.assert_array_equal(plus(view(x)), view(x) + 1)
+
+
+def test_import_is_light():
+    code = (
+        "import sys, time, numpy; before = set(sys.modules); start = time.perf_counter(); "
+        "import redlang; print(time.perf_counter() - start); "
+        "print(*sorted({name.partition('.')[0] for name in set(sys.modules) - before}))"
+    )
+    runs = []
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        )
+        seconds, loaded = done.stdout.splitlines()
+        runs.append(float(seconds))
+        heavy = {"numba", "llvmlite", "sympy", "lark", "scipy", "torch", "ml_dtypes", "IPython"}
+        assert not heavy & set(loaded.split())
+    # The bar is 60 ms on a machine that does nothing else.
+    assert min(runs) < 0.12
