@@ -8,6 +8,7 @@ the tables of `advice.py`; the others have a method here.
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 from redlang.frontend.advice import (
@@ -32,7 +33,8 @@ class Foreign(ast.NodeVisitor):
 
     def __init__(self, builder: Builder, text: str) -> None:
         self.builder = builder
-        self.lines = text.split("\n")
+        self.text = text
+        self.starts = [0, *(end.end() for end in re.finditer(r"\r\n?|\n", text))]
 
     def span(self, node: ast.expr | ast.stmt | ast.arg) -> Span:
         """Return where `node` stands in the source."""
@@ -42,9 +44,9 @@ class Foreign(ast.NodeVisitor):
 
     def offset(self, line: int, column: int) -> int:
         """Return the offset of a place that Python counts in UTF-8 bytes."""
-        before = sum(len(text) + 1 for text in self.lines[: line - 1])
-        inside = self.lines[line - 1].encode()[:column].decode(errors="ignore")
-        return self.builder.offset + before + len(inside)
+        start = self.starts[line - 1]
+        inside = self.text[start : start + column].encode()[:column].decode(errors="ignore")
+        return self.builder.offset + start + len(inside)
 
     def note(self, message: tuple[str, str], node: ast.expr | ast.stmt | ast.arg) -> None:
         """Note a mistake at `node`."""

@@ -46,6 +46,10 @@ def parse(source: SourceText) -> Syntax:
             found hang below the first one.
     """
     builder = Builder(source.text, read)
+    nul = source.text.find("\0")
+    if nul >= 0:
+        builder.note("the text holds a NUL character", "remove it", Span(nul, nul + 1))
+        report(builder.mistakes, source)
     try:
         syntax = builder.definition(read("definition", source.text))
     except Refusal as refusal:

@@ -7,7 +7,7 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import redlang
@@ -454,6 +454,9 @@ def test_damaged_kernels_give_mistakes_and_nothing_else(text):
 
 
 @given(st.text(max_size=60))
+@example("0\r0")
+@example("x # \0")
+@example("x + '\ud800")
 @settings(max_examples=100, deadline=None)
 def test_any_text_gives_mistakes_and_nothing_else(text):
     check(text)
