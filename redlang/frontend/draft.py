@@ -8,10 +8,10 @@ live in the draft, under names that are unique in the program.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from redlang.errors import RedlangError
+from redlang.errors import AxisError, RedlangError
 from redlang.frontend import scope as outside
 from redlang.frontend import syntax
 from redlang.frontend.typing import INT64_MAX, UINT64_MAX, apply
@@ -247,6 +247,32 @@ class Draft:
     def value_of(self, ref: Ref) -> Expr | Reduce:
         """Return what a reference stands for."""
         return self.definitions[ref.name].value
+
+    def need(self, axis: str, least: int) -> None:
+        """Note that an axis must have at least so many elements at every call."""
+        known = self.axes[axis]
+        self.axes[axis] = replace(known, least=max(known.least, least))
+
+    def agree(self, first: str, second: str) -> bool:
+        """Make two axes as long as each other, if the text can say so.
+
+        Raises:
+            AxisError: They have different literal extents.
+        """
+        left, right = self.extent(first), self.extent(second)
+        if left == right:
+            return True
+        if isinstance(left, int) and isinstance(right, int):
+            raise AxisError(f"{first} has extent {left}, and {second} has extent {right}")
+        if isinstance(right, int):
+            left, right = right, left
+        assert isinstance(right, str)
+        known = self.axes[right]
+        if known.extent is not None:
+            return False
+        extent = left if isinstance(left, int) else self.build.size(left, span=known.span)
+        self.axes[right] = replace(known, extent=extent)
+        return True
 
     def extent(self, axis: str) -> int | str:
         """Return an axis's extent: a literal, or the name of an axis that has the same one."""

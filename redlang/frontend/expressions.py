@@ -168,16 +168,23 @@ def _subscript(frame: Frame, node: syntax.Subscript) -> Expr | None:
             if array is None and not isinstance(place, syntax.Name):
                 expression(frame, place)
         return None if array is None else _component(array, node)
-    places: list[Expr | None] = []
-    for i, place in enumerate(node.subscripts):
-        if isinstance(place, syntax.Name) and _is_new(frame, place.text):
-            if i < len(array.dims):
-                _bind_axis(frame, place, array, i)
-            else:
-                places.append(None)
-                continue
-        places.append(expression(frame, place))
+    places = [_place(frame, place, array, i) for i, place in enumerate(node.subscripts)]
     return subscript(frame.draft, array, places, frame.at(node.span))
+
+
+def _place(frame: Frame, node: syntax.Expr, array: ArrayView, position: int) -> Expr | None:
+    """Return one subscript; a bare new name declares its axis, and agrees wherever it stands."""
+    if isinstance(node, syntax.Name):
+        inside = position < len(array.dims)
+        if _is_new(frame, node.text):
+            if not inside:
+                return None
+            _bind_axis(frame, node, array, position)
+        elif inside and node.text in frame.named_by_subscript:
+            dim = array.dims[position]
+            if len(dim.axes) == 1:
+                frame.draft.agree(frame.axes[node.text][0], dim.axes[0])
+    return expression(frame, node)
 
 
 def _component(state: Tuple, node: syntax.Subscript) -> Expr:

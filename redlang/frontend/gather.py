@@ -64,7 +64,7 @@ def subscript(
         raise AxisError(
             f"{name} has {counted(len(view.dims), 'dimension')}, and "
             f"{counted(len(places), 'subscript')} {are(len(places))} given",
-            hint=f"one subscript for each of: {' '.join(map(_dim_text, view.dims)) or 'nothing'}",
+            hint=f"one subscript for each of: {' '.join(map(_whole, view.dims)) or 'nothing'}",
             span=span,
         )
     where: dict[str, tuple[Expr, bool]] = {}
@@ -73,12 +73,35 @@ def subscript(
         if place is None:
             return None
         require_integer(place, "a subscript")
+        _check_literal(draft, view, dim, place, span)
         if place.type.dtype is not I64:
             place = Cast(place, I64, Type(I64, place.type.axes, place.type.absent), explicit=False)
         _place(draft, dim, _from_end(draft, dim, place, span), where, conditions, span)
     found = [where[axis] for axis in view.param.axes]
     subscripts = [place for place, _ in found]
     return _load(draft, view, subscripts, [guard for _, guard in found], conditions, span)
+
+
+def _check_literal(draft: Draft, view: ArrayView, dim: Dim, place: Expr, span: Span) -> None:
+    """Check a literal subscript now, or have every call check that its element exists.
+
+    Raises:
+        AxisError: The dimension's literal extent is too small.
+    """
+    axis = _whole(dim)
+    if not isinstance(place, Literal) or axis not in draft.axes:
+        return
+    least = int(place.value) + 1 if place.value >= 0 else -int(place.value)
+    extent = draft.extent(axis)
+    if isinstance(extent, str):
+        draft.need(axis, least)
+    elif extent < least:
+        raise AxisError(
+            f"{view.param.name} has {counted(extent, 'element')} along this dimension, and "
+            f"subscript {place.value} lies outside",
+            hint=f"subscripts run from {-extent} to {extent - 1}" if extent else "",
+            span=place.span,
+        )
 
 
 def _load(
@@ -111,12 +134,12 @@ def _clamped_tail(draft: Draft, dim: Dim, span: Span) -> Expr:
 
 def _from_end(draft: Draft, dim: Dim, place: Expr, span: Span) -> Expr:
     """Count a negative literal from the end of the dimension."""
-    if isinstance(place, Literal) and place.value < 0:
-        extent = draft.extent(dim.axes[0]) if len(dim.axes) == 1 else ""
-        if isinstance(extent, int) and extent + place.value >= 0:
-            return draft.number(extent + int(place.value), span)
-        return draft.apply("sub", dim_extent(draft, dim, span), -int(place.value), span=span)
-    return place
+    if not isinstance(place, Literal) or place.value >= 0:
+        return place
+    extent = draft.extent(dim.axes[0]) if len(dim.axes) == 1 else ""
+    if isinstance(extent, int):
+        return draft.number(extent + int(place.value), span)
+    return draft.apply("sub", dim_extent(draft, dim, span), -int(place.value), span=span)
 
 
 def _place(
@@ -150,6 +173,8 @@ def _place(
 
 def in_range(draft: Draft, place: Expr, dim: Dim) -> bool:
     """Return whether `place` is proved to lie inside the dimension for every index."""
+    if _is_literal(draft, place, dim):
+        return True
     if isinstance(place, Index) and _same_extent(draft, place.axis, dim):
         return True
     if len(dim.axes) != 1:
@@ -159,6 +184,27 @@ def in_range(draft: Draft, place: Expr, dim: Dim) -> bool:
         return True
     bounds = interval(draft, place)
     return isinstance(extent, int) and bounds is not None and bounds[0] >= 0 and bounds[1] < extent
+
+
+def _is_literal(draft: Draft, place: Expr, dim: Dim) -> bool:
+    """Return whether `place` was a literal, which `_check_literal` has seen to."""
+    if len(dim.axes) > 1 and ragged_axis(dim) not in draft.axes:
+        return False
+    if isinstance(place, Literal):
+        return True
+    whole = dim_extent(draft, dim, place.span)
+    return (
+        isinstance(place, Apply)
+        and place.op == "sub"
+        and place.arguments[0] == whole
+        and isinstance(place.arguments[1], Literal)
+        and 0 < place.arguments[1].value <= draft.axes[_whole(dim)].least
+    )
+
+
+def _whole(dim: Dim) -> str:
+    """Return the name of the axis that has a dimension's extent."""
+    return dim.axes[0] if len(dim.axes) == 1 else ragged_axis(dim)
 
 
 def _same_extent(draft: Draft, axis: str, dim: Dim) -> bool:
@@ -213,7 +259,3 @@ _CORNERS: dict[str, Callable[[int, int], int]] = {
     "maximum": max,
 }
 """Operators that take their extremes at the corners of their arguments' intervals."""
-
-
-def _dim_text(dim: Dim) -> str:
-    return dim.axes[0] if len(dim.axes) == 1 else ragged_axis(dim)

@@ -38,6 +38,38 @@ def declare_parameters(frame: Frame) -> None:
             frame.draft.doubtful = True
         frame.bindings[parameter.name] = value
         frame.fixed.add(parameter.name)
+    if not frame.draft.doubtful:
+        _check_decided(frame)
+
+
+def _check_decided(frame: Frame) -> None:
+    """Report composite dimensions of which no call could tell how they split."""
+    composites: list[tuple[Dim, Span]] = []
+    draft = frame.draft
+    known = {axis.name for axis in draft.axes.values() if axis.extent is not None}
+    for parameter in frame.function.parameters:
+        array = draft.params[parameter.name]
+        if isinstance(array, ArrayParam) and isinstance(
+            parameter.annotation, syntax.ArrayAnnotation
+        ):
+            for dim, spec in zip(array.dims, parameter.annotation.dims, strict=True):
+                if len(dim.axes) == 1:
+                    known.update(dim.axes)
+                elif ragged_axis(dim) not in draft.axes:
+                    composites.append((dim, spec.span))
+    for _ in composites:
+        # One composite dimension may decide an axis of another, in any order.
+        for dim, _span in composites:
+            unknown = set(dim.axes) - known
+            known |= unknown if len(unknown) == 1 else set()
+    for dim, span in composites:
+        if not known.issuperset(dim.axes):
+            error = AxisError(
+                f"no argument decides how {ragged_axis(dim)} splits",
+                hint=f"give all but one of its axes an extent, as in ({dim.axes[0]} "
+                f"{dim.axes[-1]}=8), or an array of their own",
+            )
+            frame.report(error, span)
 
 
 def check_name(name: str, what: str, span: Span) -> None:
@@ -193,7 +225,7 @@ def _axis(frame: Frame, spec: syntax.AxisSpec, seen: set[str]) -> str:
     if spec.name is not None:
         check_name(name, "axis", spec.span)
     if name in seen:
-        hint = f"give each dimension an axis of its own, and write x[{name}, {name}] in the body"
+        hint = f'tell the dimensions apart, "{name}1 {name}2", and write x[{name}, {name}] below'
         if spec.name is None:
             hint = f"name them: i={name} j={name}"
         raise AxisError(f"axis {name} stands twice in one annotation", hint=hint, span=spec.span)

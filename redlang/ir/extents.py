@@ -59,6 +59,7 @@ def bind_extents(
             )
         pending = left
     binding.solve()
+    binding.check_least()
     for definition in program.definitions:
         if isinstance(definition.value, Reduce):
             binding.check_slots(definition.value)
@@ -147,6 +148,20 @@ class _Binding:
             self.extents[axis.name] = value
             progress = True
         return progress
+
+    def check_least(self) -> None:
+        for axis in self.program.axes:
+            extent = self.extents[axis.name]
+            if extent < axis.least:
+                origin = self.origin.get(axis.name)
+                raise ArgumentError(
+                    f"axis {axis.name} has {_count(extent, 'element')}"
+                    f"{f' in {origin}' if origin else ''}, and the kernel reads "
+                    f"{'one' if axis.least == 1 else f'at least {axis.least}'} by a literal "
+                    "subscript",
+                    hint=f"pass at least {_count(axis.least, 'element')}",
+                    span=axis.span,
+                )
 
     def check_slots(self, value: Reduce) -> None:
         size = prod(self.extents[axis] for axis in value.axes)

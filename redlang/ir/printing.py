@@ -199,10 +199,11 @@ def _param(param: Param) -> str:
 
 
 def _axis(axis: Axis) -> str:
+    least = f" >= {axis.least}" if axis.least else ""
     if axis.extent is None:
-        return axis.name
+        return f"{axis.name}{least}"
     extent = axis.extent if isinstance(axis.extent, int) else _expr(axis.extent, 0)
-    return axis.name if axis.name == str(extent) else f"{axis.name}={extent}"
+    return f"{axis.name}{least}" if axis.name == str(extent) else f"{axis.name}={extent}{least}"
 
 
 def _result(result: Result) -> str:

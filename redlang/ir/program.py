@@ -187,12 +187,14 @@ class Axis:
     """A named axis.
 
     `extent` is None when arrays decide it, an int when the text does (`n=128`, `8`), and an
-    expression over sizes, literals and int scalars for `axis(...)`.
+    expression over sizes, literals and int scalars for `axis(...)`. `least` is the smallest
+    extent that a call may have, which literal subscripts such as `x[3]` or `x[-1]` decide.
     """
 
     name: str
     extent: Expr | int | None = None
     span: Span = field(default=NOWHERE, compare=False, repr=False)
+    least: int = 0
 
 
 @dataclass(frozen=True, slots=True)

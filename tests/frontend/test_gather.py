@@ -1,5 +1,7 @@
 import pytest
 
+from redlang.errors import ArgumentError
+from redlang.ir.extents import bind_extents
 from redlang.ir.printing import to_text
 from redlang.ir.program import Load
 from redlang.ir.walk import nodes
@@ -51,9 +53,7 @@ def test_a_parameter_may_be_read_at_another_axis():
     ("subscripts", "read"),
     [
         ("3", "x[3]"),
-        ("8", "x[8?]"),
         ("-1", "x[7]"),
-        ("-9", "x[size(8) - 9?]"),
         ("m % 8", "x[m % 8]"),
         ("m % 9", "x[m % 9?]"),
         ("clip(i, 0, 7)", "x[clip(i[m], 0, 7)]"),
@@ -84,15 +84,40 @@ def test_an_axis_declared_with_the_same_extent_is_inside():
 
 
 def test_a_negative_literal_counts_from_the_end():
-    assert load("x[-1, d]") == "x[size(n) - 1?, d]"
-    assert load("x[-2, d]") == "x[size(n) - 2?, d]"
+    assert load("x[-1, d]") == "x[size(n) - 1, d]"
+    assert load("x[-2, d]") == "x[size(n) - 2, d]"
+
+
+def test_a_literal_subscript_asks_for_elements_at_each_call():
+    kernel = program('def f(x: "m n"):\n    return x[3, n] + x[-2, n] + x[0, -1] + x[m, 0]')
+    assert [axis.least for axis in kernel.axes] == [4, 1]
+    with pytest.raises(ArgumentError, match=r"axis m has 3 elements in x.*at least 4"):
+        bind_extents(kernel, {"x": (3, 5)}, {})
+    with pytest.raises(ArgumentError, match=r"axis n has 0 elements in x.*reads one"):
+        bind_extents(kernel, {"x": (4, 0)}, {})
+    assert bind_extents(kernel, {"x": (4, 1)}, {}) == {"m": 4, "n": 1}
+
+
+def test_a_literal_subscript_of_a_literal_axis_is_checked_at_once():
+    problem, hint = mistake("return x[8]", 'x: "8"')
+    assert problem == "x has 8 elements along this dimension, and subscript 8 lies outside"
+    assert hint == "subscripts run from -8 to 7"
+    assert mistake("return x[-9]", 'x: "8"')[0].endswith("subscript -9 lies outside")
+
+
+def test_a_literal_subscript_of_a_ragged_dimension():
+    kernel = program('def f(x: "(t g=4)"):\n    return x[5]')
+    assert to_text(kernel).splitlines()[2:] == [
+        "  axes t=(size((t g)) + 3) // 4, g=4, (t g) >= 6",
+        "  return f32[] x[5 // size(g), 5 % size(g)]",
+    ]
 
 
 def test_a_composite_dimension_has_one_subscript():
-    parameters = 'x: "(g r) d", i: "i32[m]"'
+    parameters = 'x: "(g r) d", i: "i32[m]", y: "g"'
     assert load("x[i, d]", parameters) == "x[i[m] // size(r)?, i[m] % size(r), d]"
     assert load("x[-1, d]", parameters).startswith("x[(size(g) * size(r) - 1) // size(r)?")
-    lines = body("return x[h, d]", 'x: "(g r) d"')
+    lines = body("return x[h, d]", 'x: "(g r) d", y: "g"')
     assert lines == ["return f32[d h] x[h // size(r), h % size(r), d]"]
 
 

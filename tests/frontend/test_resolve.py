@@ -96,7 +96,7 @@ def test_equal_reductions_of_a_rebound_local_are_different():
 
 
 def test_an_alias_of_an_array_can_be_indexed():
-    assert body("y = x\nreturn fill(y[1, n], 0)")[-1] == "return f32[n] fill(x[1?, n], 0.0)"
+    assert body("y = x\nreturn y[1, n]")[-1] == "return f32[n] x[1, n]"
 
 
 # Names and axes (decisions 1 and 2)
@@ -283,8 +283,8 @@ def test_a_bare_subscript_does_not_look_outside():
 
 
 def test_a_local_as_a_subscript_is_its_value():
-    lines = body("i = 1\nreturn fill(x[i, n], 0)")
-    assert lines[-1] == "return f32[n] fill(x[1?, n], 0.0)"
+    lines = body("i = size(n) - 4\nreturn fill(x[i, n], 0)")
+    assert lines[-1] == "return f32[n] fill(x[i?, n], 0.0)"
 
 
 # Literal axes and composites (decision 5)
@@ -306,12 +306,25 @@ def test_a_bare_literal_is_an_anonymous_axis():
 def test_an_axis_stands_once_in_an_annotation():
     found = mistakes('def f(x: "i i") -> "i":\n    return x')
     assert found[0][:3] == (1, 13, "axis i stands twice in one annotation")
-    assert "x[i, i]" in found[0][3]
+    assert found[0][3] == 'tell the dimensions apart, "i1 i2", and write x[i, i] below'
     found = mistakes('def f(x: "8 8"):\n    return x')
     assert found[0][3] == "name them: i=8 j=8"
 
 
 def test_the_diagonal_is_a_subscript():
+    kernel = program('def f(x: "p q j") -> "i j":\n    return x[i, i, j]')
+    assert to_text(kernel.results[0].value) == "x[i, i, j]"
+    assert to_text(kernel).splitlines()[2] == "  axes p, q=size(p), j, i=size(p)"
+
+
+def test_an_axis_named_by_subscripts_has_one_extent():
+    kernel = program('def f(x: "m 4", y: "n") -> "i":\n    return x[0, i] * y[i]')
+    assert to_text(kernel).splitlines()[3] == "  axes m >= 1, 4, n=4, i=4"
+    problem, _ = mistake("return x[0, i] * y[i]", 'x: "m 4", y: "5"')
+    assert problem == "i has extent 4, and 5 has extent 5"
+
+
+def test_a_parameters_axis_as_a_subscript_is_an_index_that_may_miss():
     kernel = program('def f(x: "i j") -> "i":\n    return fill(x[i, i], 0)')
     assert to_text(kernel.results[0].value) == "fill(x[i, i?], 0.0)"
 
@@ -321,6 +334,19 @@ def test_a_composite_dimension_is_two_axes():
     assert kernel.array("q").axes == ("g", "r", "d")
     assert kernel.results[0].axes == ("g", "r", "n")
     assert len(kernel.results[0].dims) == 2
+
+
+def test_how_a_composite_splits_must_be_decided():
+    ((_, column, problem, hint),) = mistakes('def f(x: "(g r) m"):\n    return x')
+    assert (column, problem) == (11, "no argument decides how (g r) splits")
+    assert hint.startswith("give all but one of its axes an extent, as in (g r=8)")
+    for parameters in (
+        'x: "(g r=2)"',
+        'x: "(g=2 r)"',
+        'x: "(g r)", y: "r"',
+        'x: "(a b)", y: "(b c)", z: "(c=2 d=3)", w: "(a d)"',
+    ):
+        assert program(f"def f({parameters}):\n    return fill(x, 0)")
 
 
 RAGGED = """

@@ -241,7 +241,7 @@ def test_looking_through_maps_changes_no_index(expression):
         f"    return v, i, argmax[n]({expression}), argmin[n]({expression})"
     )
     rng = np.random.default_rng(7)
-    arrays = {
+    arrays: dict[str, Any] = {
         "x": rng.permutation(40).reshape(5, 8) / 16 - 1,
         "y": rng.uniform(0.5, 1.5, 5),
         "z": rng.normal(size=8),
@@ -262,7 +262,7 @@ def test_the_corpus_means_the_same(name):
     normal = normalise(kernel)
     verify(normal, "normalised")
     assert normalise(normal) == normal
-    arrays: dict[str, Any] = CORPUS[name].inputs(np.random.default_rng(3))
+    arrays: Any = CORPUS[name].inputs(np.random.default_rng(3))
     for before, after in zip(interpret(kernel, arrays), interpret(normal, arrays), strict=True):
         np.testing.assert_allclose(before, after, rtol=1e-6)
 
