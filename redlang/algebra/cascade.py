@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from redlang.algebra.sharing import Pool
 from redlang.ir import walk
 from redlang.ir.build import Builder
-from redlang.ir.program import Definition, Expr, Program, Reduce, Ref
+from redlang.ir.program import Apply, Cast, Definition, Expr, Program, Reduce, Ref
 
 ORDERED: frozenset[str] = frozenset({"argmax", "argmin", "topk", "monoid"})
 """Reductions whose result depends on the order of their axes."""
@@ -43,6 +43,8 @@ class Dependences:
         self._stage_of: dict[str, str] = {}
         self._pointwise: dict[str, Expr] = {}
         self._reads: dict[str, frozenset[str]] = {}
+        self._aliases: dict[str, Expr] = {}
+        self._values: dict[int, Expr] = {}
         for definition in program.definitions:
             first = definition.names[0]
             self._reads[first] = self._reads_of(definition)
@@ -51,6 +53,7 @@ class Dependences:
                 self._stage_of.update(dict.fromkeys(definition.names, first))
             else:
                 self._pointwise[first] = definition.value
+                self._find_alias(first, definition.value)
 
     def reduce(self, stage: str) -> Reduce:
         """Return the reduction of a stage."""
@@ -93,7 +96,10 @@ class Dependences:
         return frozenset(name for stage in stages for name in self.stages[stage].names)
 
     def inlined(self, expr: Expr, stages: Iterable[str]) -> Expr:
-        """Return `expr` with each pointwise definition opened that reads one of `stages`."""
+        """Return `expr` with each pointwise definition opened that reads one of `stages`.
+
+        What is only another name for a value gets its first name.
+        """
         targets = frozenset(stages)
         opened: dict[str, Expr] = {}
 
@@ -101,12 +107,26 @@ class Dependences:
             if not isinstance(node, Ref) or node.name not in self._pointwise:
                 return node
             if self._reads[node.name].isdisjoint(targets):
-                return node
+                return self._aliases.get(node.name, node)
             if node.name not in opened:
                 opened[node.name] = walk.rewrite(self._pointwise[node.name], rule)
             return opened[node.name]
 
         return self.pool.intern(walk.rewrite(expr, rule))
+
+    def _find_alias(self, name: str, value: Expr) -> None:
+        """Note that `name` is another name for a leaf, or for an earlier definition's value."""
+
+        def rule(node: Expr) -> Expr:
+            return self._aliases.get(node.name, node) if isinstance(node, Ref) else node
+
+        value = self.pool.intern(walk.rewrite(value, rule))
+        if not isinstance(value, Apply | Cast):
+            self._aliases[name] = value
+            return
+        first = self._values.setdefault(id(value), Ref(name, value.type))
+        if isinstance(first, Ref) and first.name != name:
+            self._aliases[name] = first
 
     def _reads_of(self, definition: Definition) -> frozenset[str]:
         found: set[str] = set()

@@ -157,7 +157,7 @@ class _Finder:
         if isinstance(reduce, Reduce):
             same = set(reduce.axes) == set(total.axes) and self._same_elements(reduce, total)
             if reduce.op == "count":
-                return same and not weights and is_number(reduce.operand, True)
+                return same and not weights
             if reduce.op == "sum" and same and weights:
                 own = map(self._closed, factors_of(self._opened(reduce.operand)))
                 return sorted(map(id, own)) == sorted(map(id, weights))
@@ -168,12 +168,14 @@ class _Finder:
         return whole and not weights and total.condition is None
 
     def _same_elements(self, a: Reduce, b: Reduce) -> bool:
-        conditions = (
-            canonical([reduce.condition and self._closed(reduce.condition)], self.build, self.pool)
-            for reduce in (a, b)
-        )
-        first, second = conditions
-        return first is second
+        return self._condition(a) is self._condition(b)
+
+    def _condition(self, reduce: Reduce) -> Expr | None:
+        """Return the condition under which an element takes part; a count counts by one."""
+        parts = [] if reduce.condition is None else [self._closed(reduce.condition)]
+        if reduce.op == "count" and not is_number(reduce.operand, True):
+            parts.append(self._closed(reduce.operand))
+        return canonical(parts, self.build, self.pool)
 
     def _with_rest(
         self, value: Expr, element: Expr, total: Reduce, quotient: tuple[Expr, ...]

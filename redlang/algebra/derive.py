@@ -23,12 +23,13 @@ from redlang.algebra.transport import (
     own_weight,
     rank,
 )
+from redlang.algebra.witness import CAP
 from redlang.ir import walk
 from redlang.ir.build import Builder
 from redlang.ir.printing import to_text
 from redlang.ir.program import Apply, Expr, Reduce
 
-MAX_RANK = 24
+MAX_RANK = CAP
 """More sums than this cost more than another sweep."""
 
 
@@ -111,12 +112,14 @@ class Declined(Exception):  # noqa: N818 (an outcome, not an error that a user s
     Attributes:
         obligation: What would have had to hold.
         gate: `closure`, `order`, `stability` or `size`.
+        subject: The expression that would have to obey it, where it is not the operand.
     """
 
-    def __init__(self, obligation: str, gate: str) -> None:
+    def __init__(self, obligation: str, gate: str, subject: Expr | None = None) -> None:
         super().__init__(obligation)
         self.obligation = obligation
         self.gate = gate
+        self.subject = subject
 
 
 def derive(
@@ -157,6 +160,9 @@ def derive(
             return _truth(stage, condition, tuple(guards), view, signs)
         case "prod":
             return _product(stage, condition, tuple(guards), view, signs)
+        case "count":
+            test = to_text(stage.operand)
+            raise Declined(f"{test} is true of the same elements for all contexts", "closure")
         case op:
             raise Declined(f"a law that carries {op} over changing contexts", "closure")
 
@@ -247,6 +253,7 @@ def _hoisted(operand: Expr, view: View, signs: Signs) -> Hoisted:
         raise Declined(
             f"{to_text(operand)} is monotone in one element, whatever it reads: {declined.reason}",
             "order",
+            operand,
         ) from None
 
 

@@ -97,7 +97,7 @@ def declined(stage: Stage, view: View, signs: Signs, why: Declined) -> StageVerd
     if why.gate == "closure" and stage.reduce.op in ("sum", "count"):
         witness = Search(_summand(stage, view), view, signs).rank()
     elif why.gate == "order":
-        witness = Search(stage.operand, view, signs).order()
+        witness = Search(why.subject or stage.operand, view, signs).order()
     if witness is None:
         return Undecided(stage.name, why.obligation)
     return Refuted(stage.name, why.obligation, witness)

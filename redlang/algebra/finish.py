@@ -12,7 +12,7 @@ from collections.abc import Callable
 from redlang.algebra.derive import Multiplied, Ordered, Plain, Stage, StagePlan, Transported
 from redlang.algebra.distance import Distances
 from redlang.algebra.incremental import Emitter, identity
-from redlang.algebra.operators import Sign
+from redlang.algebra.operators import SWAPPED, Sign
 from redlang.algebra.sharing import canonical
 from redlang.algebra.signs import Signs
 from redlang.algebra.transport import Centre, Phi, finish
@@ -33,7 +33,7 @@ def emit(plan: StagePlan, emitter: Emitter, distances: Distances, signs: Signs) 
         case Transported():
             return _transported(plan, emitter, distances)
         case Ordered():
-            return _ordered(plan, emitter)
+            return _ordered(plan, emitter, signs)
         case Multiplied():
             return _multiplied(plan, emitter, signs)
 
@@ -156,10 +156,33 @@ def _guarded(guards: tuple[Expr, ...], value: Expr, otherwise: Expr, emitter: Em
     return value
 
 
-def _ordered(plan: Ordered, emitter: Emitter) -> list[Let]:
+def _honest(plan: Ordered, emitter: Emitter, signs: Signs) -> Callable[[Expr], Expr]:
+    """Return psi, or NaN where an infinite element meets an infinite context: inf - inf, inf / inf.
+
+    If psi turned the extreme value into a number all the same, as exp does, such a NaN would be
+    lost. It can only come from the elements' other extreme, so that is kept as well.
+    """
+    hoisted, build = plan.hoisted, emitter.build
+    dtype = hoisted.element.type.dtype
+    other = Sign.NEGATIVE if plan.op == "max" else Sign.POSITIVE
+    safe = not hoisted.absorbing or not signs.of(hoisted.element) & other
+    if safe or plan.op not in ("max", "min") or dtype.kind != "float":
+        return hoisted.psi
+    element = hoisted.element
+    (state,) = emitter.plain(plan.stage.name, SWAPPED[plan.op], [element], plan.condition)
+    poisoned = build.apply("isnan", hoisted.psi(state))
+
+    def psi(value: Expr) -> Expr:
+        result = hoisted.psi(value)
+        return build.where(poisoned, literal(float("nan"), result.type.dtype), result)
+
+    return psi
+
+
+def _ordered(plan: Ordered, emitter: Emitter, signs: Signs) -> list[Let]:
     stage, build = plan.stage, emitter.build
-    psi = plan.hoisted.psi
     element = (plan.hoisted.element,)
+    psi = _honest(plan, emitter, signs)
     lets = _results(stage, plan.op, element, plan.condition, emitter, lambda g: plan.test(psi(g)))
     seen = emitter.seen(plan.condition, stage.name)
     guarded = []

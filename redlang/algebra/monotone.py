@@ -40,6 +40,8 @@ class Hoisted:
         rising: Whether psi rises, else it falls.
         strict: Whether it is strictly monotone.
         facts: Signs that this rests on.
+        absorbing: Whether psi can make an infinite value finite, and so hide that an infinite
+            element met an infinite context.
     """
 
     element: Expr
@@ -47,6 +49,7 @@ class Hoisted:
     rising: bool = True
     strict: bool = True
     facts: tuple[str, ...] = ()
+    absorbing: bool = False
 
 
 def hoist(expr: Expr, view: View, signs: Signs) -> Hoisted:
@@ -56,6 +59,10 @@ def hoist(expr: Expr, view: View, signs: Signs) -> Hoisted:
         NotMonotone: No law applies, or a sign is not known.
     """
     return _Hoist(view, signs).of(view.pool.intern(expr))
+
+
+_BOUNDED = frozenset({"exp", "exp2", "rsqrt", "tanh", "sigmoid", "erf", "sign"})
+"""Functions with finite values at infinity."""
 
 
 class _Hoist:
@@ -86,11 +93,15 @@ class _Hoist:
             case Apply("maximum" | "minimum" as op, (left, right)):
                 operand, other = (right, left) if self._steady(left) else (left, right)
                 self._require_steady(other, expr)
-                return replace(self._after(op, self.of(operand), other), strict=False)
+                outer = self._after(op, self.of(operand), other)
+                return replace(outer, strict=False, absorbing=True)
             case Apply("clip", (operand, low, high)):
                 self._require_steady(low, expr)
                 self._require_steady(high, expr)
-                return replace(self._after("clip", self.of(operand), low, high), strict=False)
+                outer = self._after("clip", self.of(operand), low, high)
+                return replace(outer, strict=False, absorbing=True)
+            case Apply("where", (condition, then, otherwise)) if self._steady(condition):
+                return self._choice(condition, self.of(then), self.of(otherwise), expr)
             case Apply(op, (operand,)) if LAWS[op].order:
                 return self._unary(op, operand, expr)
             case Cast(operand):
@@ -124,9 +135,10 @@ class _Hoist:
         assert term.element is not None
         if abs(term.number) != 1 or any(factor.op == "where" for factor in term.factors):
             return None
-        rising = term.number > 0
+        rising, strict = term.number > 0, True
         for factor in term.factors:
-            rising = rising is (self._strict(factor.value, expr) is Sign.POSITIVE)
+            positive, sure = self._scale(factor.op, factor.value, expr)
+            rising, strict = rising is positive, strict and sure
         facts = tuple(self._fact(factor.value) for factor in term.factors)
 
         def psi(g: Expr) -> Expr:
@@ -135,16 +147,17 @@ class _Hoist:
                 result = self.build.apply(factor.op, result, factor.value)
             return result
 
-        return Hoisted(term.element, psi, rising, True, facts)
+        absorbing = not strict or any(factor.op == "div" for factor in term.factors)
+        return Hoisted(term.element, psi, rising, strict, facts, absorbing)
 
     def _binary(self, op: str, left: Expr, right: Expr, expr: Expr) -> Hoisted:
         if self._steady(right):
             inner = self.of(left)
             if op in ("add", "sub"):
                 return self._after(op, inner, right)
-            sign = self._strict(right, expr)
-            outer = self._after(op, inner, right, rising=sign is Sign.POSITIVE)
-            return replace(outer, facts=(*outer.facts, self._fact(right)))
+            rising, strict = self._scale(op, right, expr)
+            outer = self._after(op, inner, right, rising=rising)
+            return self._scaled(outer, op, right, strict=strict)
         if not self._steady(left):
             raise NotMonotone("two elements meet with a context between them", expr)
         inner = self.of(right)
@@ -152,13 +165,32 @@ class _Hoist:
             return self._before(op, left, inner)
         if op == "sub":
             return self._before(op, left, inner, rising=False)
-        sign = self._strict(left, expr)
-        rising = sign is Sign.POSITIVE
+        rising, strict = self._scale(op, left, expr)
         if op == "div":
-            self._strict(right, expr)
+            self._scale("div", right, expr)
             rising = not rising
-        outer = self._before(op, left, inner, rising=rising)
-        return replace(outer, facts=(*outer.facts, self._fact(left)))
+        return self._scaled(self._before(op, left, inner, rising=rising), op, left, strict=strict)
+
+    def _scaled(self, outer: Hoisted, op: str, by: Expr, *, strict: bool) -> Hoisted:
+        return replace(
+            outer,
+            strict=outer.strict and strict,
+            facts=(*outer.facts, self._fact(by)),
+            absorbing=outer.absorbing or op == "div" or not strict,
+        )
+
+    def _choice(self, condition: Expr, yes: Hoisted, no: Hoisted, expr: Expr) -> Hoisted:
+        """Return where(u, f(G), g(G)), both of which move the same way."""
+        if yes.element is not no.element or yes.rising is not no.rising:
+            raise NotMonotone("the two branches do not move alike with one element", expr)
+        return Hoisted(
+            yes.element,
+            lambda g: self.build.where(condition, yes.psi(g), no.psi(g)),
+            yes.rising,
+            yes.strict and no.strict,
+            (*yes.facts, *no.facts),
+            yes.absorbing or no.absorbing,
+        )
 
     def _unary(self, op: str, operand: Expr, expr: Expr) -> Hoisted:
         law = LAWS[op]
@@ -168,7 +200,12 @@ class _Hoist:
                 raise NotMonotone(f"{op} of an argument whose sign is not known", expr)
             facts = (self._fact(operand),)
         outer = self._after(op, self.of(operand), rising=law.order == "rising")
-        return replace(outer, strict=outer.strict and law.strict, facts=(*outer.facts, *facts))
+        return replace(
+            outer,
+            strict=outer.strict and law.strict,
+            facts=(*outer.facts, *facts),
+            absorbing=outer.absorbing or op in _BOUNDED,
+        )
 
     def _even(self, op: str, operand: Expr, more: tuple[Expr, ...], expr: Expr) -> Hoisted:
         sign = self.signs.of(operand)
@@ -214,12 +251,17 @@ class _Hoist:
         if not self._steady(expr):
             raise NotMonotone("two elements meet with a context between them", whole)
 
-    def _strict(self, expr: Expr, whole: Expr) -> Sign:
-        """Return the sign of a factor: positive or negative, nothing else will do."""
+    def _scale(self, op: str, expr: Expr, whole: Expr) -> tuple[bool, bool]:
+        """Return whether a factor is positive, else negative, and whether it is never 0.
+
+        A divisor that may be 0 makes NaN of 0 among the elements, wherever it stands, so that
+        nothing can be said of the others.
+        """
         sign = self.signs.of(expr)
-        if sign not in (Sign.POSITIVE, Sign.NEGATIVE):
+        never = not sign & Sign.ZERO
+        if (sign & ~NONNEGATIVE and sign & ~NONPOSITIVE) or (op == "div" and not never):
             raise NotMonotone(f"the sign of {to_text(expr)} is not known", whole)
-        return sign
+        return not sign & ~NONNEGATIVE, never
 
     def _fact(self, expr: Expr) -> str:
         sign = self.signs.of(expr)

@@ -170,8 +170,10 @@ def _undefined() -> Number:
 class Sampler:
     """Numbers for leaves, drawn from a seed; short ones, so that a witness can be read."""
 
-    def __init__(self, seed: int = SEED) -> None:
+    def __init__(self, seed: int = SEED, spread: int = 0) -> None:
+        """Begin; floats are up to 4 in magnitude, times up to 2 to the power of `spread`."""
         self._random = random.Random(seed)
+        self._spread = spread
 
     def draw(self, node: Expr, sign: Sign = ANY) -> Number:
         """Return a number that `node` may have."""
@@ -185,12 +187,21 @@ class Sampler:
         if sign is Sign.ZERO:
             return ctx.mpf(0)
         eighths = self._random.randint(1, 31)
-        value = ctx.mpf(eighths) if kind in ("int", "uint") else ctx.mpf(eighths) / 8
+        value = ctx.mpf(eighths)
+        if kind == "float":
+            value = value / 8
+        if self._spread:
+            value = self._scaled(value, floating=kind == "float")
         if not sign & ~NONPOSITIVE:
             return -value
         if sign & ~NONNEGATIVE and kind != "uint" and self.coin():
             return -value
         return value
+
+    def _scaled(self, value: Number, *, floating: bool) -> Number:
+        power = self._random.randint(-self._spread, self._spread)
+        scaled = value * context().mpf(2) ** power
+        return scaled if floating else max(context().mpf(1), context().floor(scaled))
 
     def coin(self) -> bool:
         """Return one of two equally likely outcomes."""

@@ -38,20 +38,23 @@ class _Style:
 
     A function that only asks on which side of a context an element lies shows its rank where the
     two interleave; one that asks for equality, where they coincide. With extents of 1 a sum is a
-    mean, so that contexts spread as far as elements do.
+    mean, so that contexts spread as far as elements do. `spread` draws numbers of up to so many
+    powers of two more or less, since sums, counts and elements differ in size.
     """
 
     count: int
     grid: bool = False
     offset: float = 0.0
     short: bool = False
+    spread: int = 0
 
 
 _STYLES = (
     _Style(CAP + 3),
     _Style(CAP + 1, grid=True, short=True),
     _Style(CAP + 1, grid=True, offset=0.25, short=True),
-    _Style(26, short=True),
+    _Style(36, short=True, spread=3),
+    _Style(36, spread=3),
 )
 
 
@@ -93,7 +96,7 @@ class Search:
     def rank(self) -> Witness | None:
         """Return nine elements and nine contexts whose matrix of values has full rank."""
         for attempt, style in enumerate(_STYLES):
-            sampler = Sampler(SEED + attempt)
+            sampler = Sampler(SEED + attempt, style.spread)
             elements, contexts, constants = self._drawn(style, sampler)
             try:
                 matrix = [
@@ -134,7 +137,7 @@ class Search:
     def order(self) -> Witness | None:
         """Return two elements whose order depends on the context."""
         for attempt in range(ATTEMPTS):
-            sampler = Sampler(SEED + attempt)
+            sampler = Sampler(SEED + attempt, 3 * (attempt % 2))
             elements = self._assignments(self.varying, 2, sampler, None)
             contexts = self._assignments(self.carried, 2, sampler, None)
             constants = self._assignments(self.constant, 1, sampler, None)[0]
@@ -172,6 +175,9 @@ class Search:
             for leaf in leaves:
                 floating = leaf.type.dtype.kind == "float" and self.signs.of(leaf) is ANY
                 drawn = sampler.draw(leaf, self.signs.of(leaf))
+                if leaf.type.dtype.kind == "bool":
+                    # Elements that take no part show nothing; most should.
+                    drawn = i % 4 > 0
                 values[id(leaf)] = same[i] if same is not None and floating else drawn
             found.append(values)
         return found
