@@ -148,6 +148,9 @@ class _Form:
         negative. The values of top-k are the map at what was selected.
         """
         path, key, direction = self._before_maps(value)
+        if value.op == "topk" and direction < 0 and _is_negation(path[-1][0]):
+            # What top-k selects on there is the negative, which is written already.
+            (key, _), direction = path.pop(), 1
         if not path:
             self._add(replace(definition, value=value))
             return
@@ -215,6 +218,10 @@ def _needed(definitions: Iterable[Definition], results: Iterable[Result]) -> tup
             kept.append(definition)
             wanted |= walk.value_refs(definition.value)
     return tuple(reversed(kept))
+
+
+def _is_negation(expr: Expr) -> bool:
+    return isinstance(expr, Apply) and expr.op == "neg"
 
 
 def _is_true(expr: Expr) -> bool:

@@ -211,6 +211,15 @@ def test_topk_of_a_decreasing_map_selects_on_the_negative():
     ]
 
 
+def test_topk_of_a_negative_is_kept():
+    assert of("v, i = topk[n:j](-x, 2)\nreturn v, i")[0] == (
+        "v: f32[m j], i: i64[m j] = topk[n:j](-x[m, n], 2)"
+    )
+    found = of("v, i = topk[n:j](exp(-x), 2)\nreturn v, i")
+    assert found[0].endswith("= topk[n:j](-x[m, n], 2)")
+    assert found[1] == "v: f32[m j] = where(i >= 0, exp(v.key), -inf)"
+
+
 def test_a_key_has_all_axes_of_the_operand():
     assert of("return argmax[n](z + y)", 'z: "n", y: "m"')[0] == (
         "argmax.1: i64[m] = argmax[n](z[n] + y[m])"
