@@ -103,9 +103,7 @@ def _substituted(
             case loops.Contract():
                 sides = new(statement.left), new(statement.right)
                 condition = maybe(statement.condition)
-                done.append(
-                    replace(statement, left=sides[0], right=sides[1], condition=condition)
-                )
+                done.append(replace(statement, left=sides[0], right=sides[1], condition=condition))
             case loops.Loop():
                 inner = _substituted(statement.body, known)
                 done.append(replace(statement, body=inner, some=maybe(statement.some)))

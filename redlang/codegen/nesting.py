@@ -202,15 +202,15 @@ class _Nesting:
     def runs(self, steps: list[Step], axis: str) -> list[tuple[bool, list[Step]]]:
         """Cut `steps` into runs inside and outside a loop over `axis`, in a valid order.
 
-        Each step goes into the earliest run that its dependences allow. Steps that branch get
-        an innermost loop of their own: one of them would keep the others from being vectorised.
+        Each step goes into the earliest run that its dependences allow. Folds that are written in
+        a way of their own get innermost loops of their own.
         """
         runs: list[tuple[bool, list[Step]]] = []
-        kinds: list[tuple[bool, bool]] = []
+        kinds: list[tuple[bool, str]] = []
         where: list[int] = []
         for number, step in enumerate(steps):
             inside = axis in self.facts.step_axes(step)
-            kind = (inside, inside and self.branches(step, axis))
+            kind = (inside, self.manner(step, axis))
             earliest = 0
             for other, place in zip(steps[:number], where, strict=True):
                 shared = dependences(other, step)
@@ -228,16 +228,20 @@ class _Nesting:
             where.append(place)
         return runs
 
-    def branches(self, step: Step, axis: str) -> bool:
-        """Say whether a step branches inside its innermost loop, which is that over `axis`."""
-        if not isinstance(step, loops.Fold) or step.op not in _BRANCHING:
-            return False
+    def manner(self, step: Step, axis: str) -> str:
+        """Return how an innermost loop over `axis` runs a step, empty for as usual."""
+        if not isinstance(step, loops.Fold) or axis not in step.over:
+            return ""
         mine = self.facts.step_axes(step)
-        return [a for a in self.order if a in mine][-1] == axis
+        return MANNERS.get(step.op, "") if [a for a in self.order if a in mine][-1] == axis else ""
 
 
-# Most elements change nothing in them, and each depends on the one before.
-_BRANCHING = frozenset({"argmax", "argmin", "topk", "mantissa", "monoid"})
+MANNERS = {
+    **{"argmax": "search", "argmin": "search", "topk": "search"},
+    **{"mantissa": "scaled", "monoid": "in order"},
+}
+"""Folds that are no plain accumulation: most elements change nothing in a search, a product is
+scaled now and then, a monoid takes elements in order."""
 
 
 def dependences(first: Step, second: Step) -> frozenset[str]:

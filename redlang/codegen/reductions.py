@@ -6,18 +6,23 @@ from typing import TYPE_CHECKING
 
 from redlang.codegen.scalars import converted, number, spell
 from redlang.ir import loops, walk
-from redlang.ir.program import Apply, Expr, Monoid
-from redlang.ir.types import BOOL, F32, I64, DType
+from redlang.ir.program import Apply, Expr, Monoid, Ref
+from redlang.ir.types import BOOL, I64, DType
 
 if TYPE_CHECKING:
-    from redlang.codegen.cpu import KernelEmitter
+    from redlang.codegen.places import Places
 
 
-SIMPLE = frozenset({"sum", "prod", "max", "min", "any", "all", "count"})
-"""Reductions with one result, whose elements may join in any order."""
+FREE: dict[str, int] = {
+    **dict.fromkeys(("sum", "prod", "max", "min", "any", "all", "count"), 0),
+    # A block's product of mantissas in [1/2, 1) stays above 2^-97, within f32's normal numbers.
+    "mantissa": 96,
+}
+"""Reductions whose elements may join in any order, and how many at most before that is scaled; 0
+for any number."""
 
 
-def begin(fold: loops.Fold, to: KernelEmitter) -> None:
+def begin(fold: loops.Fold, to: Places) -> None:
     """Write the results of a fold over nothing."""
     match fold.op:
         case "topk":
@@ -74,14 +79,14 @@ def highest(dtype: DType) -> str:
     return number({"uint": 2**64 - 1, "bool": 1}.get(dtype.kind, 2**63 - 1), dtype)
 
 
-def fold(step: loops.Fold, to: KernelEmitter) -> None:
+def fold(step: loops.Fold, to: Places) -> None:
     """Write how the current element joins the results so far."""
     to.writer.origin(step.values[0].span)
     match step.op:
-        case op if op in SIMPLE:
-            _simple(step, to)
         case "mantissa":
             _scaled_product(step, to)
+        case op if op in FREE:
+            _simple(step, to)
         case "argmax" | "argmin":
             _arg(step, to)
         case "topk":
@@ -92,7 +97,7 @@ def fold(step: loops.Fold, to: KernelEmitter) -> None:
             raise AssertionError(step.op)
 
 
-def _simple(step: loops.Fold, to: KernelEmitter) -> None:
+def _simple(step: loops.Fold, to: Places) -> None:
     (name,), (value,) = step.names, step.values
     dtype = to.tree.types[name].dtype
     if step.op == "sum" and step.condition is None and _is_product(value, dtype):
@@ -133,20 +138,46 @@ def joined(op: str, left: str, right: str, dtype: DType) -> str:
             raise AssertionError(op)
 
 
-def _scaled_product(step: loops.Fold, to: KernelEmitter) -> None:
-    """Multiply into a mantissa in [1/2, 1) and an exponent."""
+def _scaled_product(step: loops.Fold, to: Places) -> None:
+    """Multiply mantissas in [1/2, 1) and add exponents; `join` brings the product into range."""
     mantissa, power = step.names
     dtype = to.tree.types[mantissa].dtype
     text = to.typed(step.values[0], dtype)
     if step.condition is not None:
         text = f"select({to.typed(step.condition, BOOL)}, {text}, {number(1, dtype)})"
     value = to.keep(text)
-    product = to.keep(f"{to.read(mantissa)} * fraction({value})")
-    to.write(power, f"{to.read(power)} + exponent({value}) + exponent({product})")
-    to.write(mantissa, f"fraction({product})")
+    if to.is_local(mantissa) and mantissa in to.standing_in:
+        to.write(mantissa, f"product_multiply({to.read(mantissa)}, fraction({value}))")
+        to.write(power, f"{to.read(power)} + exponent({value})")
+    else:
+        join(step, [f"fraction({value})", f"exponent({value})"], to)
 
 
-def _arg(step: loops.Fold, to: KernelEmitter) -> None:
+def join(step: loops.Fold, parts: list[str], to: Places) -> None:
+    """Write how the result of a part of a fold's elements joins its results, in any order."""
+    if step.op == "mantissa":
+        mantissa, power = step.names
+        product = to.keep(f"{to.read(mantissa)} * {parts[0]}")
+        to.write(power, f"{to.read(power)} + {parts[1]} + exponent({product})")
+        to.write(mantissa, f"fraction({product})")
+        return
+    (name,), (part,) = step.names, parts
+    to.write(name, joined(step.op, to.read(name), part, step.types[0].dtype))
+
+
+def matters(step: loops.Fold, to: Places) -> str:
+    """Return a test that is false only for elements that change nothing in a search."""
+    values, places = step.names[0], step.names[1]
+    value = to.typed(step.values[0], to.tree.types[values].dtype)
+    worst = str(step.k - 1) if step.op == "topk" and step.k is not None else None
+    rank = _rank(step.op)
+    test = f"{rank}({value}, {to.read(values, worst)}, {to.read(places, worst)})"
+    if step.condition is not None:
+        test = f"logical_and({to.typed(step.condition, BOOL)}, {test})"
+    return test
+
+
+def _arg(step: loops.Fold, to: Places) -> None:
     """Keep the first of the best values; most elements do nothing."""
     best, place = step.names
     value = to.keep(to.typed(step.values[0], to.tree.types[best].dtype))
@@ -162,7 +193,7 @@ def _rank(op: str) -> str:
     return "ranks_below" if op == "argmin" else "ranks_above"
 
 
-def row_major_index(over: tuple[str, ...], to: KernelEmitter) -> str:
+def row_major_index(over: tuple[str, ...], to: Places) -> str:
     """Return the index of the current element, row-major over the whole extents of `over`."""
     text = ""
     for axis in over:
@@ -170,7 +201,7 @@ def row_major_index(over: tuple[str, ...], to: KernelEmitter) -> str:
     return text
 
 
-def _top(step: loops.Fold, to: KernelEmitter) -> None:
+def _top(step: loops.Fold, to: Places) -> None:
     """Insert the current element into a sorted list if it ranks above the last entry."""
     values, places = step.names[0], step.names[1]
     value = to.keep(to.typed(step.values[0], to.tree.types[values].dtype))
@@ -187,7 +218,7 @@ def _insert(
     place: str,
     condition: str | None,
     k: int,
-    to: KernelEmitter,
+    to: Places,
 ) -> None:
     last = str(k - 1)
     test = f"ranks_above({value}, {to.read(values, last)}, {to.read(places, last)})"
@@ -206,7 +237,7 @@ def _insert(
         to.write(places, place, slot)
 
 
-def _monoid(step: loops.Fold, to: KernelEmitter) -> None:
+def _monoid(step: loops.Fold, to: Places) -> None:
     """Lift the current element and combine, in order."""
     monoid = step.monoid
     assert monoid is not None
@@ -227,7 +258,7 @@ def _monoid(step: loops.Fold, to: KernelEmitter) -> None:
 
 
 def _combined(
-    monoid: Monoid, left: tuple[str, ...], right: list[str], dtypes: list[DType], to: KernelEmitter
+    monoid: Monoid, left: tuple[str, ...], right: list[str], dtypes: list[DType], to: Places
 ) -> list[str]:
     """Return the combination of the states called `left` and the texts `right`."""
     env = _MonoidSetting(to, left, right, dtypes)
@@ -241,7 +272,7 @@ class _MonoidSetting:
     """The emitter, with `a.0, ...` and `b.0, ...` standing for two states."""
 
     def __init__(
-        self, to: KernelEmitter, left: tuple[str, ...], right: list[str], dtypes: list[DType]
+        self, to: Places, left: tuple[str, ...], right: list[str], dtypes: list[DType]
     ) -> None:
         self.to = to
         self.values = {f"a.{i}": to.read(name) for i, name in enumerate(left)}
@@ -251,11 +282,12 @@ class _MonoidSetting:
         self.index, self.size, self.scalar = to.index, to.size, to.scalar
         self.load, self.keep = to.load, to.keep
 
-    def ref(self, ref):  # type: ignore[no-untyped-def]
+    def ref(self, ref: Ref) -> str:
+        """Return a part of one of the states."""
         return converted(self.values[ref.name], self.dtypes[ref.name], ref.type.dtype)
 
 
-def combine(step: loops.Combine, to: KernelEmitter) -> None:
+def combine(step: loops.Combine, to: Places) -> None:
     """Write how two partial results are joined; the left one holds the earlier elements."""
     names, left, right = step.names, step.left, step.right
     match step.op:
@@ -289,7 +321,7 @@ def combine(step: loops.Combine, to: KernelEmitter) -> None:
             to.write(names[0], joined(step.op, to.read(left[0]), to.read(right[0]), dtype))
 
 
-def _merge_lists(step: loops.Combine, to: KernelEmitter) -> None:
+def _merge_lists(step: loops.Combine, to: Places) -> None:
     """Copy the left list, then insert the entries of the right one in order."""
     assert step.k is not None
     assert step.right != step.names
@@ -304,6 +336,3 @@ def _merge_lists(step: loops.Combine, to: KernelEmitter) -> None:
         place = to.keep(to.read(step.right[1], slot))
         value = to.keep(to.read(step.right[0], slot))
         _insert(values, places, value, place, f"{place} >= 0", step.k, to)
-
-
-_ = F32

@@ -67,9 +67,7 @@ def _both(left: Expr, right: Expr) -> Expr:
     return Apply("and", (left, right), Type(BOOL, axes))
 
 
-def _are_known(
-    bounds: tuple[Expr | None, Expr | None], axis: str, known: Collection[str]
-) -> bool:
+def _are_known(bounds: tuple[Expr | None, Expr | None], axis: str, known: Collection[str]) -> bool:
     axes = {a for bound in bounds if bound is not None for a in bound.type.axes}
     return axis not in axes and axes <= set(known)
 
@@ -133,4 +131,3 @@ def _without_casts(expr: Expr) -> Expr:
 def is_of_indices(expr: Expr) -> bool:
     """Say whether an expression is made of indices, sizes and scalars only: cheap to repeat."""
     return not any(isinstance(node, Load | Ref) for node in walk.nodes(expr))
-

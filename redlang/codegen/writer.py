@@ -11,17 +11,20 @@ from redlang.source import SourceText, Span
 
 
 class Names:
-    """Python identifiers for names of the IR, each different from all others and from `reserved`."""
+    """Python identifiers for names of the IR, no two alike and none of them `reserved`."""
 
     def __init__(self, reserved: set[str]) -> None:
         self._used = {*reserved, *keyword.kwlist, *keyword.softkwlist}
         self._known: dict[tuple[str, str], str] = {}
 
-    def of(self, kind: str, name: str) -> str:
-        """Return the identifier of `name` among things of one kind; the same for each call."""
+    def of(self, kind: str, name: str, base: str | None = None) -> str:
+        """Return the identifier of `name` among things of one kind; the same for each call.
+
+        It looks like `base`, if that is given.
+        """
         key = (kind, name)
         if key not in self._known:
-            self._known[key] = self.fresh(name)
+            self._known[key] = self.fresh(name if base is None else base)
         return self._known[key]
 
     def fresh(self, base: str) -> str:
@@ -91,6 +94,6 @@ class Writer:
         content = self.source.text.split("\n")[number - self.source.first_line].strip()
         self.line(f"# {number}: {content}")
 
-    def text(self) -> str:
+    def lines(self) -> list[str]:
         """Return everything written so far."""
-        return "\n".join(self._lines) + "\n"
+        return self._lines
