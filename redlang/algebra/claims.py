@@ -114,12 +114,16 @@ def claims_of(plan: StagePlan, build: Builder) -> list[Claim]:
             return _transport_claims(plan, build)
         case Ordered(operand=operand, hoisted=hoisted):
             return [Claim(operand, hoisted.psi(hoisted.element))]
-        case Multiplied(stage, (term,)):
+        case Multiplied(stage, term, power):
             dtype = stage.operand.type.dtype
             result = term.element if term.element is not None else build.convert(1, dtype)
             for factor in term.factors:
                 result = apply_factor(result, factor, build)
-            return [Claim(stage.operand, build.neg(result) if term.number < 0 else result)]
+            if term.number < 0:
+                result = build.neg(result)
+            if power is not None:
+                result = build.apply("pow", result, power)
+            return [Claim(stage.operand, result)]
         case _:
             raise AssertionError(f"a plan without claims: {plan}")
 

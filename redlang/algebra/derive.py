@@ -15,7 +15,7 @@ from redlang.algebra.operators import SWAPPED
 from redlang.algebra.separate import NotSeparable, Separation
 from redlang.algebra.sharing import canonical, conjuncts
 from redlang.algebra.signs import Signs
-from redlang.algebra.terms import Shift, Terms, View, factors_of
+from redlang.algebra.terms import Shift, Term, View, factors_of
 from redlang.algebra.transport import (
     CarriedTerm,
     Phi,
@@ -95,10 +95,15 @@ class Ordered:
 
 @dataclass(frozen=True, slots=True)
 class Multiplied:
-    """A product of `factor * element`: the factor leaves it, raised to the count."""
+    """A product of `(factor * element) ** power`.
+
+    The factor leaves the product, raised to the count; the power, which makes the element positive,
+    is applied at the end.
+    """
 
     stage: Stage
-    terms: Terms
+    term: Term
+    power: Expr | None
     condition: Expr | None
     guards: tuple[Expr, ...]
 
@@ -290,14 +295,20 @@ def _compared(build: Builder, op: str, other: Expr, value: Expr, *, swapped: boo
 def _product(
     stage: Stage, condition: Expr | None, guards: tuple[Expr, ...], view: View, signs: Signs
 ) -> Multiplied:
-    (operand,) = stage.operands
+    operand, power = stage.operand, None
+    if stage.reduce.types[0].dtype.kind != "float":
+        raise Declined("a product of floating numbers, which may be scaled", "closure")
+    match operand:
+        case Apply("pow", (base, exponent)) if view.fixed(base) and not view.varies(exponent):
+            if signs.positive(base):
+                operand, power = base, exponent
+        case _:
+            pass
     try:
         terms = Separation(view, signs).terms(operand)
     except NotSeparable as declined:
         raise Declined(f"a product of factors and elements: {declined.reason}", "closure") from None
-    if stage.reduce.types[0].dtype.kind != "float":
-        raise Declined("a product of floating numbers, which may be scaled", "closure")
     plain = len(terms) == 1 and terms[0].product and abs(terms[0].number) == 1
     if not plain or any(factor.op == "where" for factor in terms[0].factors):
         raise Declined("the operand is a product of factors and elements", "closure")
-    return Multiplied(stage, terms, condition, guards)
+    return Multiplied(stage, terms[0], power, condition, guards)

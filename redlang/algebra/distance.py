@@ -18,7 +18,7 @@ from redlang.algebra.signs import Signs
 from redlang.algebra.symbols import NotExpressible, Symbols, to_expr
 from redlang.algebra.transport import Centre, Reference
 from redlang.ir import walk
-from redlang.ir.program import Expr, Ref
+from redlang.ir.program import Apply, Expr, Ref
 
 
 class Distances:
@@ -43,6 +43,9 @@ class Distances:
         build = self.build
         if isinstance(reference, Centre) and reference.weight is None:
             return build.neg(context)
+        if isinstance(context, Apply) and context.op == "where":
+            condition, then, otherwise = context.arguments
+            return build.where(condition, self.of(reference, then), self.of(reference, otherwise))
         kept = self.emitter.point(reference).kept
         if isinstance(reference, Centre):
             context = build.convert(context, reference.dtype)

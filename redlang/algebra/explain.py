@@ -207,7 +207,7 @@ def _ordered(plan: Ordered, proof: Proof) -> Fused:
 
 
 def _multiplied(plan: Multiplied, proof: Proof) -> Fused:
-    stage, (term,) = plan.stage, plan.terms
+    stage, term = plan.stage, plan.term
     element = "1" if term.element is None else to_text(term.element)
     factors = "".join(f" {'*' if f.op == 'mul' else '/'} {to_text(f.value)}" for f in term.factors)
     state = (
@@ -215,4 +215,6 @@ def _multiplied(plan: Multiplied, proof: Proof) -> Fused:
         f"n = count{_under(plan.condition)}",
     )
     finish = f"P * ({term.number}{factors})^n"
+    if plan.power is not None:
+        finish = f"P ** ({to_text(plan.power)})"
     return Fused(stage.name, stage.reduce.axes, state, (), "product and sum", finish, proof)

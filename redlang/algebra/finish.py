@@ -200,38 +200,50 @@ def _ordered(plan: Ordered, emitter: Emitter, signs: Signs) -> list[Let]:
 
 
 def _multiplied(plan: Multiplied, emitter: Emitter, signs: Signs) -> list[Let]:
-    """Return prod(C * g) = C^n * prod(g), the power as mantissa and exponent in f64."""
-    stage, build = plan.stage, emitter.build
-    dtype = stage.reduce.types[0].dtype
-    (term,) = plan.terms
-    name = stage.name
-    (count,) = emitter.plain(name, "count", [literal(True)], plan.condition)
-    factor: Expr = build.convert(float(term.number), F64)
-    for part in term.factors:
-        factor = build.apply(part.op, factor, build.convert(part.value, F64))
+    """Return prod((C * g) ** u) as (C^n * prod(g)) ** u, where n counts the elements.
+
+    Powers are taken of logarithms in f64, so that C^n may be as small or large as prod(g) is large
+    or small.
+    """
+    stage, build, term = plan.stage, emitter.build, plan.term
+    dtype, name = stage.reduce.types[0].dtype, stage.name
     element = term.element if term.element is not None else build.convert(1, dtype)
-    mantissa, exponent = emitter.plain(
-        name, "mantissa", [build.convert(element, dtype)], plan.condition
-    )
-    logarithm = build.mul(
-        build.convert(count, F64), build.apply("log2", build.apply("abs", factor))
-    )
-    whole = build.apply("floor", logarithm)
-    scale = build.apply("exp2", build.sub(logarithm, whole))
-    odd = build.apply("eq", build.apply("mod", count, 2), 1)
-    negative = build.apply("and", odd, build.apply("lt", factor, 0.0))
-    signed: Expr = scale
-    if signs.of(factor) & Sign.NEGATIVE:
-        signed = build.where(negative, build.neg(scale), scale)
-    shifted = build.add(exponent, build.convert(whole, I64))
+    elements = [build.convert(element, dtype)]
+    mantissa, exponent = emitter.plain(name, "mantissa", elements, plan.condition)
     wide = build.convert(mantissa, F64)
-    usual = build.apply("ldexp", build.mul(wide, signed), shifted)
-    direct = build.mul(build.apply("ldexp", wide, exponent), build.apply("pow", factor, count))
-    value = build.where(build.apply("isfinite", logarithm), usual, direct)
-    narrow = build.convert(value, dtype)
+    if plan.power is None:
+        value = _scaled_product(wide, exponent, plan, emitter, signs)
+    else:
+        logarithm = build.add(build.apply("log2", wide), build.convert(exponent, F64))
+        value = build.apply("exp2", build.mul(logarithm, build.convert(plan.power, F64)))
     one = build.convert(1, dtype)
-    value = build.where(emitter.seen(plan.condition, name), narrow, one)
+    seen = emitter.seen(plan.condition, name)
+    value = build.where(seen, build.convert(value, dtype), one)
     return [Let(name, _guarded(plan.guards, value, one, emitter))]
+
+
+def _scaled_product(
+    wide: Expr, exponent: Expr, plan: Multiplied, emitter: Emitter, signs: Signs
+) -> Expr:
+    """Return C^n * (wide * 2^exponent)."""
+    build = emitter.build
+    (count,) = emitter.plain(plan.stage.name, "count", [literal(True)], plan.condition)
+    factor: Expr = build.convert(float(plan.term.number), F64)
+    for part in plan.term.factors:
+        factor = build.apply(part.op, factor, build.convert(part.value, F64))
+    magnitude = build.apply("log2", build.apply("abs", factor))
+    logarithm = build.mul(build.convert(count, F64), magnitude)
+    whole = build.apply("floor", logarithm)
+    scale: Expr = build.apply("exp2", build.sub(logarithm, whole))
+    if signs.of(factor) & Sign.NEGATIVE:
+        odd = build.apply("eq", build.apply("mod", count, 2), 1)
+        negative = build.apply("and", odd, build.apply("lt", factor, 0.0))
+        scale = build.where(negative, build.neg(scale), scale)
+    shifted = build.add(exponent, build.convert(whole, I64))
+    usual = build.apply("ldexp", build.mul(wide, scale), shifted)
+    # A factor of 0, inf or NaN has no finite logarithm.
+    direct = build.mul(build.apply("ldexp", wide, exponent), build.apply("pow", factor, count))
+    return build.where(build.apply("isfinite", logarithm), usual, direct)
 
 
 def centres_of(plan: StagePlan) -> list[Centre]:

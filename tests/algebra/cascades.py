@@ -33,7 +33,10 @@ class Cascade:
         if op in ("any", "count"):
             value = f"{value} > {self.choose(('0', '0.5', *self.results))}"
         if self.masks and self.choose((True, False, False)):
-            value = f"where({self.choose(('c', 'n > 2', 'x > 0', 'not c'))}, {value})"
+            conditions = ["c", "n > 2", "x > 0", "not c"]
+            conditions += [f"{name} > 0" for name in self.results]
+            conditions += [f"x > {name}" for name in self.results]
+            value = f"where({self.choose(conditions)}, {value})"
         self.lines.append(f"{name} = {op}[n]({value})")
         self.results.append(name)
 
@@ -42,7 +45,9 @@ class Cascade:
         if not self.results:
             return self.choose(ELEMENTS)
         if op == "prod":
-            return self.choose(("x / ({u} + 9)", "x * {u}", "x", "y / 2")).format(u=self.context())
+            return self.choose(
+                ("x / ({u} + 9)", "x * {u}", "x", "y / 2", "(abs(x) + 1) ** {u}")
+            ).format(u=self.context())
         return self.mixed(2)
 
     def context(self):
@@ -70,6 +75,7 @@ class Cascade:
                 "{e} / ({u} * {u} + 1)",
                 "exp(({e}) - {u} * 0.25)",
                 "exp(({e}) - maximum({u}, 1))",
+                "exp2({u} * 0.25 - {e})",
                 "({e} - {u}) ** 2",
                 "({e} + {u}) ** 3",
                 "cos({e} + {u})",
