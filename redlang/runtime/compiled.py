@@ -144,7 +144,7 @@ def _stride_lines(launch: Launch, x: Stored, unit: str | None) -> list[str]:
         texts = []
         for dim in reversed(x.dims):
             texts.append(" * ".join(step) or "1")
-            step.insert(0, launch.extents.size(dim))
+            step.insert(0, launch.length(x, dim))
         launch.lines += [
             f"{name} = {text}" for name, text in zip(strides, reversed(texts), strict=True)
         ]

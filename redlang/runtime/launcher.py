@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType
-from typing import Any, Protocol
+from typing import Protocol
 
-import numpy as np
-
-from redlang.ir.program import ArrayParam, Dim, Program, ScalarParam
+from redlang.ir.program import ArrayParam, Dim, Program, Result, ScalarParam
 from redlang.ir.types import DType
 from redlang.runtime import extents
 from redlang.runtime.arguments import Argument
@@ -35,6 +33,8 @@ class Stored:
         library: Whose array it is.
         contiguous: Whether all arrays of this specialisation are row-major.
         unit_dim: The dimension along which elements are adjacent, None for none.
+        padded: Whether it has room for whole groups where a dimension is ragged: generated code
+            stores whole groups, and the launcher hands out the part that the result has.
     """
 
     name: str
@@ -44,6 +44,7 @@ class Stored:
     library: Library
     contiguous: bool
     unit_dim: int | None
+    padded: bool = False
 
     @property
     def address(self) -> str:
@@ -73,6 +74,10 @@ class Launch:
     device: str
     names: dict[str, object] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
+
+    def length(self, x: Stored, dim: Dim) -> str:
+        """Return the text of a dimension's extent in memory."""
+        return self.extents.product(dim.axes) if x.padded else self.extents.size(dim)
 
 
 class Backend(Protocol):
@@ -120,8 +125,8 @@ def make_launcher(site: Site, backend: Backend) -> tuple[FunctionType, str]:
     )
     home = inputs[0].library if inputs else NUMPY
     outputs = tuple(
-        Stored(f"result.{i}", f"r{i}", r.dims, r.dtype, home, True, _last(r.dims))
-        if not site.results
+        Stored(*(f"result.{i}", f"r{i}", r.dims, r.dtype, home), True, _last(r.dims), _ragged(r))
+        if not site.results or _ragged(r)
         else _stored(f"result.{i}", f"r{i}", r.dims, r.dtype, site.results[i])
         for i, r in enumerate(program.results)
     )
@@ -133,6 +138,7 @@ def make_launcher(site: Site, backend: Backend) -> tuple[FunctionType, str]:
     launch.lines += launch.extents.bind({x.name: f"s{x.variable}" for x in inputs})
     launch.lines += _results(launch, bool(site.results))
     backend.emit(launch)
+    launch.lines += _handed_out(launch, bool(site.results))
     launch.lines.append(f"return {_tuple([x.variable for x in outputs], single=False)}")
     return _assemble(launch, list(variables.values()), site)
 
@@ -147,6 +153,10 @@ def _stored(
         return Stored(name, variable, dims, dtype, argument.library, True, _last(dims))
     unit = layout_class(memory.shape, strides, 1)
     return Stored(name, variable, dims, dtype, argument.library, False, unit if unit >= 0 else None)
+
+
+def _ragged(result: Result) -> bool:
+    return result.condition is not None
 
 
 def _last(dims: tuple[Dim, ...]) -> int | None:
@@ -183,25 +193,42 @@ def _results(launch: Launch, given: bool) -> list[str]:
     """Make the results, or test the arrays in `out`."""
     lines = []
     names = [x.variable for x in launch.outputs]
+    asked = [f"o{name}" for name in names]
     if given:
-        lines.append(f"{_tuple(names, single=False)} = out")
-    for x in launch.outputs:
+        lines.append(f"{_tuple(asked, single=False)} = out")
+    for x, name in zip(launch.outputs, asked, strict=True):
         shape = _tuple([launch.extents.size(dim) for dim in x.dims])
         if given:
-            lines += [f"if {x.variable}.shape != {shape}:", f"    {MISFIT}"]
-            continue
-        placed = {"shape": shape}
-        for key, value in x.library.empty_names(x.dtype, launch.device).items():
-            placed[key] = f"{x.variable}_{key}"
-            launch.names[placed[key]] = value
-        lines.append(f"{x.variable} = {x.library.empty_text.format_map(placed)}")
+            lines += [f"if {name}.shape != {shape}:", f"    {MISFIT}"]
+        lines.append(f"{x.variable} = {name if given and not x.padded else _empty(launch, x)}")
     stored = (*launch.inputs, *launch.outputs)
     lines += [f"{x.address} = {x.library.address_text.format(x.variable)}" for x in stored]
     if given:
         test = " or ".join(_overlap_tests(launch))
         inputs = _tuple([x.variable for x in launch.inputs])
-        call = f"guard({inputs}, {_tuple(names)}, {launch.extents.extents()})"
+        call = f"guard({inputs}, {_tuple(asked)}, {launch.extents.extents()})"
         lines += [f"if {test}:", f"    {call}"] if test else [call]
+    return lines
+
+
+def _empty(launch: Launch, x: Stored) -> str:
+    """Return the text of a new array, with room for whole groups if it is padded."""
+    placed = {"shape": _tuple([launch.length(x, dim) for dim in x.dims])}
+    for key, value in x.library.empty_names(x.dtype, launch.device).items():
+        placed[key] = f"{x.variable}_{key}"
+        launch.names[placed[key]] = value
+    return x.library.empty_text.format_map(placed)
+
+
+def _handed_out(launch: Launch, given: bool) -> list[str]:
+    """Cut padded results to their extents, and copy them where `out` wants them."""
+    lines = []
+    for x in launch.outputs:
+        if x.padded:
+            part = ", ".join(f":{launch.extents.size(dim)}" for dim in x.dims)
+            lines.append(f"{x.variable} = {x.variable}[{part}]")
+            if given:
+                lines += [f"o{x.variable}[...] = {x.variable}", f"{x.variable} = o{x.variable}"]
     return lines
 
 
@@ -209,7 +236,7 @@ def _overlap_tests(launch: Launch) -> list[str]:
     """Return tests of which one holds wherever a result may overlap something; none if unknown."""
     tests = []
     everything = (*launch.inputs, *launch.outputs)
-    if not all(x.contiguous for x in everything):
+    if not all(x.contiguous and not x.padded for x in everything):
         return []
     for i, out in enumerate(launch.outputs):
         for other in (*launch.inputs, *launch.outputs[:i]):
@@ -242,36 +269,3 @@ def _assemble(launch: Launch, parameters: list[str], site: Site) -> tuple[Functi
     function = namespace["launch"]
     assert isinstance(function, FunctionType)
     return function, source
-
-
-Interpret = Callable[[Program, Mapping[str, Any]], tuple[np.ndarray[Any, Any], ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class Interpreted:
-    """The backend that asks an interpreter: slow, and always there."""
-
-    interpret: Interpret
-
-    @property
-    def backend(self) -> Interpreted:
-        """Return this backend."""
-        return self
-
-    def may_alias(self, result: int, array: str, extents: Mapping[str, int]) -> bool:
-        """Tell that results may lie over inputs: all are computed before any is stored."""
-        del result, array, extents
-        return True
-
-    def emit(self, launch: Launch) -> None:
-        """Add the lines that call the interpreter and copy its results."""
-        parts = []
-        for x in launch.inputs:
-            launch.names[f"view_{x.variable}"] = x.library.to_numpy
-            parts.append(f"{x.name!r}: view_{x.variable}({x.variable})")
-        parts += [f"{name!r}: {variable}" for name, variable in launch.scalars.items()]
-        launch.names |= {"interpret": self.interpret, "program": launch.program}
-        launch.lines.append(f"computed = interpret(program, {{{', '.join(parts)}}})")
-        for i, x in enumerate(launch.outputs):
-            launch.names[f"view_{x.variable}"] = x.library.to_numpy
-            launch.lines.append(f"view_{x.variable}({x.variable})[...] = computed[{i}]")

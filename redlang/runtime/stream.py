@@ -93,8 +93,8 @@ def stream(program: Program, sweeps: tuple[Sweep, ...], axis: str) -> Stream:
             hint=f"explain('fuse') says why {second} cannot share the sweep",
         )
     later = [r.value for r in program.results]
-    names = reachable(program, later, over[0].stages)
-    definitions = [d for d in program.definitions if names & set(d.names)]
+    reads = reachable(program, later, over[0].stages)
+    definitions = [d for d in program.definitions if reads & set(d.names)]
     later += [e for d in definitions for e in walk.expressions(d.value)]
     for expr in later:
         if axis in expr.type.axes:
