@@ -59,6 +59,7 @@ class Run:
         segments: How many blocks share a unit, where a sweep is cut.
         exact: Axes whose extent the kernels are compiled for.
         offset: Elements by which arrays are moved from their alignment.
+        backwards: Whether the last block runs first.
     """
 
     loops: object
@@ -68,6 +69,7 @@ class Run:
     segments: int = 1
     exact: tuple = ()
     offset: int = 0
+    backwards: bool = False
     texts: list = field(default_factory=list)
 
     def __call__(self):
@@ -147,7 +149,15 @@ class Run:
         for axis, tile in text.grid:
             units *= -(-self.extents[axis] // tile)
         blocks = -(-units // text.units) * (self.segments if text.segments else 1)
-        simulate(text, [self._argument(p) for p in text.parameters], blocks, self.memory)
+        self.execute(text, [self._argument(p) for p in text.parameters], blocks)
+
+    def execute(self, text, arguments, blocks):
+        """Run one kernel; `tests/gpu` does it on a device instead."""
+        simulate(text, arguments, blocks, self.memory, self.order(blocks))
+
+    def order(self, blocks):
+        """Return the order in which blocks run; a merge may not depend on it."""
+        return list(reversed(range(blocks))) if self.backwards else list(range(blocks))
 
     def _argument(self, parameter):
         match parameter:
