@@ -22,7 +22,7 @@ from redlang.kernel import Kernel
 Array = NDArray[Any]
 Flavour = Literal["normal", "ties", "offset", "wide"]
 
-EXTENTS = (0, 1, 2, 3, 5, 8, 17, 33)
+EXTENTS = (3, 1, 0, 2, 5, 8, 17, 33)
 SPECIALS = (np.nan, np.inf, -np.inf, 0.0, -0.0)
 STORAGE: dict[str, Any] = {
     "bf16": ml_dtypes.bfloat16,

@@ -1,0 +1,176 @@
+"""`check(kernel)`: what must hold of every kernel, tried on drawn inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from redlang.errors import FusionError
+from redlang.frontend import syntax
+from redlang.kernel import Kernel
+from redlang.testing.compare import differences
+from redlang.testing.inputs import inputs, parameters
+from redlang.testing.rounding import as_tuple, tolerance
+
+Array = NDArray[Any]
+Arguments = Mapping[str, Any]
+
+
+def check(
+    kernel: Kernel,
+    *,
+    examples: int = 50,
+    extents: Mapping[str, int | st.SearchStrategy[int]] | None = None,
+    dtype: str = "f32",
+    special: bool = True,
+) -> None:
+    """Try a kernel on drawn inputs, and raise AssertionError at the first that breaks a law.
+
+    The laws: the kernel agrees with its reference, masks of NaN and infinities included; along each
+    axis that can be folded the result does not depend on where the data are cut, merging is
+    associative, and an empty part is neutral.
+
+    Args:
+        kernel: What to try.
+        examples: How many inputs to draw.
+        extents: Extents of some axes, or strategies for them; the others are small.
+        dtype: Element type of arrays that the annotations leave open.
+        special: Whether NaN, infinities and signed zeros are drawn now and then.
+
+    Raises:
+        AssertionError: A law does not hold; Hypothesis shows a small example.
+    """
+    axes = foldable_axes(kernel)
+
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    @given(
+        inputs(kernel, extents=extents, dtype=dtype, special=special),
+        st.lists(st.floats(0, 1), min_size=2, max_size=2).map(sorted),
+    )
+    def laws(arguments: Arguments, cuts: Sequence[float]) -> None:
+        assert_agrees(kernel, arguments)
+        for axis in axes:
+            assert_folds(kernel, axis, arguments, cuts)
+
+    laws()
+
+
+def assert_agrees(kernel: Kernel, arguments: Arguments) -> None:
+    """Raise AssertionError unless a call gives what the reference gives."""
+    _assert_right(kernel, arguments, as_tuple(kernel(**arguments)), "the kernel")
+
+
+def assert_folds(
+    kernel: Kernel, axis: str, arguments: Arguments, cuts: Sequence[float] = (0.3, 0.7)
+) -> None:
+    """Raise AssertionError unless parts along `axis` combine to the whole.
+
+    Args:
+        kernel: One that can be folded along the axis.
+        axis: Which axis to cut.
+        arguments: Those of a call.
+        cuts: Where to cut, as two shares of the extent in order.
+    """
+    places = _places(kernel, axis)
+    extent = next(arguments[name].shape[dim] for name, dim in places.items())
+    bounds = [0, *(round(cut * extent) for cut in cuts), extent]
+    constants = {name: value for name, value in arguments.items() if name not in places}
+
+    def part(start: int, stop: int) -> Any:  # noqa: ANN401  # a fold
+        chunk = {
+            name: arguments[name][(slice(None),) * dim + (slice(start, stop),)]
+            for name, dim in places.items()
+        }
+        return kernel.fold(axis, extent, **constants).update(**chunk, offset=start)
+
+    a, b, c = (part(start, stop) for start, stop in pairwise(bounds))
+    empty = kernel.fold(axis, extent, **constants)
+    whole = part(0, extent)
+    streams = {
+        "one chunk": whole,
+        "(a + b) + c": a.merge(b).merge(c),
+        "a + (b + c)": a.merge(b.merge(c)),
+        "empty + whole": empty.merge(whole),
+        "whole + empty": whole.merge(empty),
+    }
+    for name, stream in streams.items():
+        _assert_right(kernel, arguments, as_tuple(stream.result()), f"fold along {axis}, {name},")
+
+
+def foldable_axes(kernel: Kernel) -> tuple[str, ...]:
+    """Return the axes along which the kernel can be folded, each a whole dimension of an array."""
+    named = dict.fromkeys(
+        axis.name
+        for parameter in parameters(kernel)
+        if isinstance(parameter.annotation, syntax.ArrayAnnotation)
+        for dim in parameter.annotation.dims
+        for axis in dim.axes
+        if len(dim.axes) == 1 and axis.name is not None and axis.extent is None
+    )
+    found = []
+    for axis in named:
+        try:
+            kernel.fold(axis)
+        except FusionError:
+            continue
+        found.append(axis)
+    return tuple(found)
+
+
+def _places(kernel: Kernel, axis: str) -> dict[str, int]:
+    """Return the arrays that vary with an axis, and the dimension that is it."""
+    return {
+        parameter.name: dim
+        for parameter in parameters(kernel)
+        if isinstance(parameter.annotation, syntax.ArrayAnnotation)
+        for dim, spec in enumerate(parameter.annotation.dims)
+        if any(part.name == axis for part in spec.axes)
+    }
+
+
+def _assert_right(
+    kernel: Kernel, arguments: Arguments, actual: tuple[Array, ...], who: str
+) -> None:
+    double = as_tuple(kernel.reference(**arguments))
+    declared = as_tuple(kernel.reference(**arguments, precision="declared"))
+    wide = any(getattr(v, "dtype", None) == np.float64 for v in arguments.values())
+    eps = 2.0**-52 if wide else 2.0**-23
+    allowed = tolerance(kernel.reference, arguments, eps)
+    # Kinds of what is not finite are promised where everything before them was finite.
+    kinds = all(_is_finite(value) for value in arguments.values())
+    for number, one in enumerate(actual):
+        wanted, atol = _wanted(one, double[number], declared[number]), allowed[number]
+        rounding = _rounding(one.dtype)
+        wrong = differences(one, wanted, rtol=4 * rounding, atol=atol + rounding, kinds=kinds)
+        assert not wrong, f"{who} gives a wrong result {number}: {wrong}"
+
+
+def _wanted(actual: Array, double: Array, declared: Array) -> Array:
+    """Return what is right: declared masks and double values; for indices, either."""
+    if actual.dtype.kind in "biu":
+        return np.where(actual == declared, declared, double)
+    declared = declared.astype(np.float64)
+    return np.where(np.isfinite(declared), double, declared)
+
+
+def _rounding(dtype: np.dtype[Any]) -> float:
+    """Return half a unit in the last place of a stored 1; 0 for integers."""
+    if dtype.kind in "biu":
+        return 0.0
+    return float(ml_dtypes.finfo(dtype).eps) / 2  # type: ignore[no-untyped-call]  # it has no types
+
+
+def _is_finite(value: Any) -> bool:  # noqa: ANN401  # any argument
+    return bool(np.isfinite(np.asarray(value).astype(np.float64)).all())

@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import redlang
+from redlang import std
+from redlang.testing import assert_agrees, assert_folds, check, foldable_axes, inputs
+
+
+@redlang.kernel
+def variance(x: "m n") -> "m":
+    return mean[n]((x - mean[n](x)) ** 2)
+
+
+@redlang.kernel
+def weighted(s: "m n", v: "n e") -> ("m e", "m"):
+    return std.weighted[n](s, v), std.logsumexp[n](s)
+
+
+@redlang.kernel
+def best(x: "m n") -> ("m", "m"):
+    return argmax[n](x), max[n](x)
+
+
+@redlang.kernel
+def blocks(x: "r (b l=4)", scale: float, shift: int) -> "r b":
+    return sum[l](x) * scale + shift
+
+
+class Planted:
+    """A kernel that gives something else than its reference."""
+
+    def __init__(self, kernel, change):
+        self.kernel = kernel
+        self.change = change
+
+    def __call__(self, **arguments):
+        return self.change(self.kernel(**arguments))
+
+    def __getattr__(self, name):
+        return getattr(self.kernel, name)
+
+    def __redlang__(self):
+        return self.kernel.__redlang__()
+
+
+@pytest.mark.parametrize("kernel", [variance, weighted, best, blocks], ids=lambda k: k.__name__)
+def test_right_kernels_pass(kernel):
+    check(kernel, examples=15)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda result: result * np.float32(1 + 1e-3),
+        lambda result: np.where(np.isnan(result), 0, result),
+        lambda result: np.where(result == 0, np.nan, result),
+    ],
+    ids=["wrong values", "hidden NaN", "new NaN"],
+)
+def test_planted_faults_are_found(change):
+    with pytest.raises(AssertionError, match="the kernel gives a wrong result 0"):
+        check(Planted(variance, change), examples=60, extents={"m": 2, "n": st.integers(1, 3)})
+
+
+def test_axes_that_fold():
+    assert foldable_axes(variance) == ("n",)
+    assert foldable_axes(weighted) == ("n",)
+
+
+@settings(max_examples=5, database=None)
+@given(inputs(weighted, extents={"n": 6}))
+def test_inputs_agree_in_their_extents(arguments):
+    assert arguments["s"].shape[1] == arguments["v"].shape[0] == 6
+    assert arguments["s"].dtype == np.float32
+
+
+def test_single_laws_can_be_tried_alone():
+    x = np.random.default_rng(0).normal(size=(2, 50)).astype(np.float32)
+    assert_agrees(variance, {"x": x})
+    assert_folds(variance, "n", {"x": x}, (0.0, 0.5))
