@@ -1,8 +1,8 @@
 """How a generated kernel gets its arguments: three lists of numbers, and what stands where in them.
 
-All kernels of one lowered program share the lists: addresses of parameters, results and workspaces;
-integers (extents, strides in elements, integer scalars); floats. Strides that the layout fixes at 1,
-and those of workspaces, which are row-major, are not passed.
+All kernels of one lowered program share the lists: addresses of parameters, results and
+workspaces; integers (extents, strides in elements, integer scalars); floats. Strides that the
+layout fixes at 1, and those of workspaces, which are row-major, are not passed.
 """
 
 from __future__ import annotations

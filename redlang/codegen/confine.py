@@ -4,8 +4,8 @@
         s += select(n <= m, p, 0)           -->   for n in range(from, to): s += p; left = p
         left = select(n <= m, p, 0)               for n in range(to, stop): left = 0
 
-Allowed when one condition confines the loop's axis to a stretch, and what remains to be done outside
-of it is to write constants.
+Allowed when one condition confines the loop's axis to a stretch, and what remains to be done
+outside of it is to write constants.
 """
 
 from __future__ import annotations

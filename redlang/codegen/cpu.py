@@ -30,7 +30,7 @@ from redlang.source import SourceText
 # Elements that a loop adds up in one go; an accumulator of a vectorised loop sees a 32nd of them.
 SUM_BLOCK = 4096
 # Elements that a search looks over at once for one that matters.
-SEARCH_BLOCK = 256
+SEARCH_BLOCK = 64
 
 
 @dataclass(frozen=True, slots=True)

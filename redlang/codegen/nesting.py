@@ -1,9 +1,9 @@
 """Which element steps share which loops.
 
-Steps of a straight line are put into one nest of loops, outermost axis first: all steps that run over
-an axis share its loop as long as none of them needs a result that this loop only completes (a fold
-over the axis). Everything else about a value is then visible in the tree: a value whose definition
-and uses lie in one iteration needs no memory.
+Steps of a straight line are put into one nest of loops, outermost axis first: all steps that run
+over an axis share its loop as long as none of them needs a result that this loop only completes (a
+fold over the axis). Everything else about a value is then visible in the tree: a value whose
+definition and uses lie in one iteration needs no memory.
 """
 
 from __future__ import annotations
@@ -237,8 +237,11 @@ class _Nesting:
 
 
 MANNERS = {
-    **{"argmax": "search", "argmin": "search", "topk": "search"},
-    **{"mantissa": "scaled", "monoid": "in order"},
+    "argmax": "search",
+    "argmin": "search",
+    "topk": "search",
+    "mantissa": "scaled",
+    "monoid": "in order",
 }
 """Folds that are no plain accumulation: most elements change nothing in a search, a product is
 scaled now and then, a monoid takes elements in order."""

@@ -1,7 +1,7 @@
 """What things are called in a kernel's text, and where they are in memory.
 
-`Places` is the `Setting` in which a kernel's expressions are spelled: it knows the current indices and
-ranges, the pointers to arrays and buffers, and which values are local variables. Positions are
+`Places` is the `Setting` in which a kernel's expressions are spelled: it knows the current indices
+and ranges, the pointers to arrays and buffers, and which values are local variables. Positions are
 split: what the innermost loop does not change goes into a pointer in front of that loop.
 """
 
@@ -22,12 +22,18 @@ from redlang.ir.program import ArrayParam, Expr, Index, Literal, Load, Ref
 from redlang.ir.types import I64, DType, compute_type
 
 VOCABULARY = frozenset(
-    "addresses ints floats lo hi scratch unit rest space range min max inf nan pointer load store"
-    " offset address_of gemm bool i64 u64 f32 f64 to_bool to_i64 to_u64 to_f32 to_f64 exp exp2 log"
-    " log2 tanh sigmoid erf rsqrt sin cos sqrt power ldexp absolute sign floor ceil round_even"
-    " minimum maximum clip floor_divide modulo is_nan is_finite select logical_and logical_or"
-    " logical_xor logical_not sum_add sum_multiply_add product_multiply fraction exponent"
-    " ranks_above ranks_below".split()
+    (
+        *("addresses", "ints", "floats", "lo", "hi", "scratch", "unit", "rest", "space"),
+        *("range", "min", "max", "inf", "nan", "pointer", "load", "store", "offset", "gemm"),
+        *("address_of", "bool", "i64", "u64", "f32", "f64"),
+        *("to_bool", "to_i64", "to_u64", "to_f32", "to_f64"),
+        *("exp", "exp2", "log", "log2", "tanh", "sigmoid", "erf", "rsqrt", "sin", "cos", "sqrt"),
+        *("power", "ldexp", "absolute", "sign", "floor", "ceil", "round_even", "minimum"),
+        *("maximum", "clip", "floor_divide", "modulo", "is_nan", "is_finite", "select"),
+        *("logical_and", "logical_or", "logical_xor", "logical_not", "sum_add"),
+        *("sum_multiply_add", "product_multiply", "fraction", "exponent", "ranks_above"),
+        "ranks_below",
+    )
 )
 """Names that stand for themselves in generated text; casts (`cast_f16`) begin like no other."""
 

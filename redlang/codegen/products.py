@@ -1,4 +1,4 @@
-"""Matrix products: their axes, and operands that lie in memory and hold zeros where nothing counts."""
+"""Matrix products: their axes, and operands with zeros for the elements that are left out."""
 
 from __future__ import annotations
 

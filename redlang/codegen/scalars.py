@@ -53,20 +53,31 @@ class Setting(Protocol):
 
 
 _INFIX = {
-    **{"add": "+", "sub": "-", "mul": "*", "div": "/"},
-    **{"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="},
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "div": "/",
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
 }
-_CALLS = {
-    **{"and": "logical_and", "or": "logical_or", "xor": "logical_xor", "not": "logical_not"},
-    **{"floordiv": "floor_divide", "mod": "modulo", "abs": "absolute", "round": "round_even"},
-    **{"where": "select", "isnan": "is_nan", "isfinite": "is_finite", "pow": "power"},
-    **{
-        name: name
-        for name in (
-            *("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sign", "tanh", "sigmoid", "erf"),
-            *("sin", "cos", "floor", "ceil", "minimum", "maximum", "clip", "ldexp"),
-        )
-    },
+# Every other operator is a function, of its own name where this table has no other for it.
+_RENAMED = {
+    "and": "logical_and",
+    "or": "logical_or",
+    "xor": "logical_xor",
+    "not": "logical_not",
+    "floordiv": "floor_divide",
+    "mod": "modulo",
+    "abs": "absolute",
+    "round": "round_even",
+    "where": "select",
+    "isnan": "is_nan",
+    "isfinite": "is_finite",
+    "pow": "power",
 }
 # Powers up to this one are products: two roundings at most, and no logarithm.
 _LARGEST_PRODUCT = 4
@@ -160,7 +171,7 @@ class _Spelling:
             if text is not None:
                 return text
         parts = [self.typed(argument, dtype) for argument in arguments]
-        return f"{_CALLS[op]}({', '.join(parts)})"
+        return f"{_RENAMED.get(op, op)}({', '.join(parts)})"
 
     def negate(self, expr: Apply) -> str:
         dtype = expr.type.dtype
@@ -178,7 +189,7 @@ class _Spelling:
         (operand,) = expr.arguments
         if operand.type.dtype.kind != "float":
             return "False" if expr.op == "isnan" else "True"
-        return f"{_CALLS[expr.op]}({self.text(operand)})"
+        return f"{_RENAMED[expr.op]}({self.text(operand)})"
 
     def scale(self, expr: Apply) -> str:
         value, exponent = expr.arguments

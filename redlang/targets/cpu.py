@@ -5,13 +5,14 @@ Numba is the compiler, never the launcher. `build` compiles a text once and keep
 `load`, which needs llvmlite alone: a process whose kernels are all cached never imports Numba's
 compiler. The text is called through C, with the interpreter lock released.
 
-The text may use the names of `vocabulary` and nothing else. Each of its entry points has the signature
+The text may use the names of `cpu_compile.vocabulary` and nothing else. Each of its entry points
+has the signature
 
     name(addresses, ints, floats, lo, hi, scratch)
 
-with the addresses of all arrays (uint64), integer arguments (int64) and float arguments (float64) as
-C arrays that are only read, the range [lo, hi) of units to run, and the address of scratch memory,
-64-byte aligned, which one call uses at a time.
+with the addresses of all arrays (uint64), integer arguments (int64) and float arguments (float64)
+as C arrays that are only read, the range [lo, hi) of units to run, and the address of scratch
+memory, 64-byte aligned, which one call uses at a time.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ def fingerprint() -> tuple[str, ...]:
 
 @cache
 def _link_c_library() -> None:
-    """Give LLVM the functions that object code calls; one that it cannot find makes all others null.
+    """Give LLVM what object code calls; one function that it cannot find makes all others null.
 
     Numba's wrapper of an entry point reports exceptions by two functions of Numba, which a process
     without Numba lacks. Kernels raise none, so these lead to `abort` there.
@@ -136,7 +137,7 @@ def _link_c_library() -> None:
             llvm.add_symbol(symbol, address)
 
 
-def _target_machine() -> Any:
+def _target_machine() -> llvm.TargetMachine:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numba
 from numba.core import types
@@ -16,79 +16,80 @@ from redlang.targets import (
     cpu_scalar,
     cpu_trig,
 )
-from redlang.targets.llvm import Value, intrinsic
+from redlang.targets.llvm import Intrinsic, NumbaType, Value, intrinsic
 
-_SIGNATURE = types.void(
-    types.CPointer(types.uint64),
-    types.CPointer(types.int64),
-    types.CPointer(types.float64),
-    *(types.int64, types.int64, types.uint64),
-)
+Compiled: TypeAlias = Any
+"""A function that Numba compiles, or has compiled."""
+
+_ARRAYS = [
+    types.CPointer(kind)  # type: ignore[no-untyped-call]  # Numba's
+    for kind in (types.uint64, types.int64, types.float64)
+]
+_SIGNATURE = types.void(*_ARRAYS, types.int64, types.int64, types.uint64)
 
 
-def _floating(x: types.Type, *rest: types.Type) -> types.Type | None:
+def _floating(x: NumbaType, *rest: NumbaType) -> NumbaType:
     """Type a function of floats that all have the same type."""
     return x if isinstance(x, types.Float) and all(r == x for r in rest) else None
 
 
-def _same(x: types.Type, *rest: types.Type) -> types.Type | None:
+def _same(x: NumbaType, *rest: NumbaType) -> NumbaType:
     """Type a function of numbers that all have the same type."""
     return x if isinstance(x, types.Number) and all(r == x for r in rest) else None
 
 
-def _test(x: types.Type) -> types.Type | None:
+def _test(x: NumbaType) -> NumbaType:
     return types.boolean if isinstance(x, types.Float) else None
 
 
-def _chosen(condition: types.Type, yes: types.Type, no: types.Type) -> types.Type | None:
+def _chosen(condition: NumbaType, yes: NumbaType, no: NumbaType) -> NumbaType:
     return yes if condition == types.boolean and yes == no else None
 
 
-def _scaled(x: types.Type, n: types.Type) -> types.Type | None:
+def _scaled(x: NumbaType, n: NumbaType) -> NumbaType:
     return x if isinstance(x, types.Float) and n == types.int64 else None
 
 
-def _counted(x: types.Type) -> types.Type | None:
+def _counted(x: NumbaType) -> NumbaType:
     return types.int64 if isinstance(x, types.Float) else None
 
 
-def _ranked(x: types.Type, best: types.Type, place: types.Type) -> types.Type | None:
+def _ranked(x: NumbaType, best: NumbaType, place: NumbaType) -> NumbaType:
     return types.boolean if x == best and place == types.int64 else None
 
 
-def _to(computed: types.Type) -> Any:
+def _to(computed: NumbaType) -> Intrinsic:
     """Return a vocabulary function that changes the compute type."""
 
-    def result(x: types.Type) -> types.Type | None:
+    def result(x: NumbaType) -> NumbaType:
         return computed if isinstance(x, types.Number | types.Boolean) else None
 
     return intrinsic(f"to_{computed}", 1, result, lambda x: cpu_numbers.convert(x, computed))
 
 
-def _cast(dtype: str) -> Any:
+def _cast(dtype: str) -> Intrinsic:
     """Return a vocabulary function that rounds to an element type."""
 
-    def result(x: types.Type) -> types.Type | None:
+    def result(x: NumbaType) -> NumbaType:
         return cpu_numbers.COMPUTED[dtype] if isinstance(x, types.Number | types.Boolean) else None
 
     return intrinsic(f"cast_{dtype}", 1, result, lambda x: cpu_numbers.cast(x, dtype))
 
 
-def _logic(x: types.Type, *rest: types.Type) -> types.Type | None:
+def _logic(x: NumbaType, *rest: NumbaType) -> NumbaType:
     fits = x == types.boolean or isinstance(x, types.Integer)
     return x if fits and all(r == x for r in rest) else None
 
 
-def vocabulary() -> dict[str, Any]:
+def vocabulary() -> dict[str, Intrinsic]:
     """Return the names that generated text may use, besides Python's own syntax."""
     math = {
-        name: intrinsic(name, 1, _floating, function)
-        for name, function in {
-            **{"exp": cpu_math.exp, "exp2": cpu_math.exp2, "log": cpu_math.log},
-            **{"log2": cpu_math.log2, "tanh": cpu_math.tanh, "sigmoid": cpu_math.sigmoid},
-            **{"erf": cpu_math.erf, "rsqrt": cpu_math.rsqrt, "sin": cpu_trig.sin},
-            **{"cos": cpu_trig.cos, "sqrt": lambda x: x.call("sqrt")},
-        }.items()
+        function.__name__: intrinsic(function.__name__, 1, _floating, function)
+        for function in (
+            *(cpu_math.exp, cpu_math.exp2, cpu_math.log, cpu_math.log2, cpu_math.tanh),
+            *(cpu_math.sigmoid, cpu_math.erf, cpu_math.sqrt, cpu_math.rsqrt),
+            *(cpu_trig.sin, cpu_trig.cos),
+        )
     }
     return {
         **math,
@@ -147,7 +148,7 @@ def compile_entries(
 ) -> tuple[bytes, tuple[tuple[str, str], ...]]:
     """Compile entry points of a text; return an object file and each entry's symbol."""
     namespace = dict(_VOCABULARY)
-    exec(compile(text, filename, "exec"), namespace)  # noqa: S102  # our own generated text
+    exec(compile(text, filename, "exec"), namespace)
     compiled = [_compile(namespace[entry]) for entry in entries]
     library, *others = [function._library for function in compiled]
     symbols = tuple((entry, f.native_name) for entry, f in zip(entries, compiled, strict=True))
@@ -159,12 +160,13 @@ def compile_entries(
     return library.codegen._tm.emit_object(module), symbols
 
 
-def _compile(function: Any) -> Any:
-    return numba.cfunc(_SIGNATURE, nopython=True, error_model="numpy")(function)
+def _compile(function: Compiled) -> Compiled:
+    options = {"nopython": True, "error_model": "numpy"}
+    return numba.cfunc(_SIGNATURE, **options)(function)  # type: ignore[arg-type]  # undeclared
 
 
 def llvm_text(text: str, entry: str) -> str:
     """Return the optimised LLVM text of an entry point, for tests and curious readers."""
     namespace = dict(_VOCABULARY)
-    exec(compile(text, "<llvm>", "exec"), namespace)  # noqa: S102
+    exec(compile(text, "<llvm>", "exec"), namespace)
     return str(_compile(namespace[entry]).inspect_llvm())

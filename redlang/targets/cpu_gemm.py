@@ -1,10 +1,10 @@
 """A matrix product on one core: c (+)= a b for any strides of a and b, in f32 or f64.
 
 Blocked as usual (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008),
-for blocks that already lie in a core's caches: a panel of b, `depth` rows of a few vectors, stays in
-the first level while all rows of a pass by it, a few rows at a time, with every element of the result
-tile in a register. Elements of a are broadcast from where they are, whatever their strides; a panel of
-b is copied to scratch first, transposed on the way where b's rows are not contiguous.
+for blocks that already lie in a core's caches: a panel of b, `depth` rows of a few vectors, stays
+in the first level while all rows of a pass by it, a few rows at a time, with every element of the
+result tile in a register. Elements of a are broadcast from where they are, whatever their strides;
+a panel of b is copied to scratch first, transposed on the way where b's rows are not contiguous.
 
 Rows and columns beyond the edge are computed on copies of the last row and on zeros, and dropped.
 """
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
@@ -21,28 +20,40 @@ from numba.extending import intrinsic
 
 from redlang.targets.cpu_memory import Pointer
 from redlang.targets.cpu_registers import RegisterTile, register_tile
-from redlang.targets.llvm import F32, F64, I1, I32, I64, Value
+from redlang.targets.llvm import (
+    F32,
+    F64,
+    I1,
+    I32,
+    I64,
+    Context,
+    NumbaType,
+    Raw,
+    Signature,
+    Typed,
+    Value,
+)
 
 _VOID = ir.VoidType()
 
 
 @intrinsic
 def gemm(
-    context: Any,
-    m: Any,
-    n: Any,
-    k: Any,
-    a: Any,
-    a_row: Any,
-    a_column: Any,
-    b: Any,
-    b_row: Any,
-    b_column: Any,
-    c: Any,
-    c_row: Any,
-    accumulate: Any,
-    scratch: Any,
-) -> Any:
+    context: Context,
+    m: NumbaType,
+    n: NumbaType,
+    k: NumbaType,
+    a: NumbaType,
+    a_row: NumbaType,
+    a_column: NumbaType,
+    b: NumbaType,
+    b_row: NumbaType,
+    b_column: NumbaType,
+    c: NumbaType,
+    c_row: NumbaType,
+    accumulate: NumbaType,
+    scratch: NumbaType,
+) -> Typed:
     """Set or add to c the product of a (m by k) and b (k by n).
 
     a, b and c are pointers of one type, f32 or f64, followed by the distances, in elements, between
@@ -59,7 +70,9 @@ def gemm(
         *(size, size, size, a, size, size, b, size, size, c, size, flag, types.uint64)
     )
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: Signature, arguments: Raw
+    ) -> Raw:
         builder.call(_function(builder.module, a.dtype), arguments)
         return context.get_dummy_value()
 
@@ -215,9 +228,9 @@ class _Product:
                 self._write(
                     build.load(variable), buffer, self._int(r * form.columns + v * form.lanes)
                 )
-        with self._range(0, rows) as r, self._range(0, columns) as j:
-            where = target + self.c_row * r + j
-            total = Value(build, self._read(buffer, r * form.columns + j, self.element))
+        with self._range(0, rows) as i, self._range(0, columns) as j:
+            where = target + self.c_row * i + j
+            total = Value(build, self._read(buffer, i * form.columns + j, self.element))
             # Not `add * old`: what lies in c may be NaN.
             with build.if_else(add.raw) as (adding, setting):
                 with adding:

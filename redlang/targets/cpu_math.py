@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from redlang.targets.llvm import F32, F64, I32, I64, Value, polynomial
+from redlang.targets.llvm import F32, F64, I32, I64, Value, declared, polynomial
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,9 +262,14 @@ def erf(x: Value) -> Value:
     return (magnitude < 1.0).choose(near, far.with_sign_of(x))
 
 
+def sqrt(x: Value) -> Value:
+    """Return the square root, correctly rounded."""
+    return x.call("sqrt")
+
+
 def rsqrt(x: Value) -> Value:
     """Return 1 / sqrt(x)."""
-    return 1.0 / x.call("sqrt")
+    return 1.0 / sqrt(x)
 
 
 def power(x: Value, y: Value) -> Value:
@@ -300,5 +305,4 @@ def _library(name: str, x: Value, *others: Value) -> Value:
     """Call the C library; used where a polynomial would not pay."""
     arguments = [x.raw, *(other.raw for other in others)]
     kind = ir.FunctionType(x.type, [argument.type for argument in arguments])
-    function = x.builder.module.globals.get(name) or ir.Function(x.builder.module, kind, name)
-    return x.wrap(x.builder.call(function, arguments))
+    return x.wrap(x.builder.call(declared(x.builder.module, name, kind), arguments))

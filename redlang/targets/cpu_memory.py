@@ -12,18 +12,26 @@ by 1 through `load(p, i)` is loaded by whole vectors.
 
 from __future__ import annotations
 
-from typing import Any
-
 from llvmlite import ir
 from numba.core import types
 from numba.core.datamodel.models import PrimitiveModel
 from numba.extending import intrinsic, register_model
 
 from redlang.targets.cpu_numbers import COMPUTED, STORED, decode, encode
-from redlang.targets.llvm import I64, Value, declare_scope, set_scope
+from redlang.targets.llvm import (
+    I64,
+    Context,
+    NumbaType,
+    Raw,
+    Signature,
+    Typed,
+    Value,
+    declare_scope,
+    set_scope,
+)
 
 
-class Pointer(types.Type):  # type: ignore[misc]  # Numba has no types for mypy
+class Pointer(types.Type):
     """The Numba type of an address of elements of one storage type, in one alias scope."""
 
     def __init__(self, dtype: str, scope: str) -> None:
@@ -33,21 +41,23 @@ class Pointer(types.Type):  # type: ignore[misc]  # Numba has no types for mypy
 
 
 @register_model(Pointer)
-class _PointerModel(PrimitiveModel):  # type: ignore[misc]
+class _PointerModel(PrimitiveModel):
     """A pointer is its address."""
 
-    def __init__(self, manager: Any, kind: Pointer) -> None:
-        super().__init__(manager, kind, I64)
+    def __init__(self, manager: Context, kind: Pointer) -> None:
+        super().__init__(manager, kind, I64)  # type: ignore[no-untyped-call]  # Numba's
 
 
 @intrinsic(prefer_literal=True)
-def pointer(context: Any, dtype: Any, scope: Any, address: Any) -> Any:
+def pointer(context: Context, dtype: NumbaType, scope: NumbaType, address: NumbaType) -> Typed:
     """Return a pointer to elements of type `dtype` at `address`; the first two are literals."""
     if not isinstance(dtype, types.StringLiteral) or not isinstance(scope, types.StringLiteral):
         return None
     result = Pointer(dtype.literal_value, scope.literal_value)
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: Signature, arguments: Raw
+    ) -> Raw:
         declare_scope(builder.module, result.scope)
         return arguments[2]
 
@@ -55,12 +65,14 @@ def pointer(context: Any, dtype: Any, scope: Any, address: Any) -> Any:
 
 
 @intrinsic
-def load(context: Any, base: Any, index: Any) -> Any:
+def load(context: Context, base: NumbaType, index: NumbaType) -> Typed:
     """Return element `index`, converted to its compute type."""
     if not isinstance(base, Pointer) or not isinstance(index, types.Integer):
         return None
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: Signature, arguments: Raw
+    ) -> Raw:
         address = _element(builder, base, *arguments)
         raw = builder.load(address, align=_align(base.dtype))
         set_scope(builder.module, raw, base.scope)
@@ -70,13 +82,15 @@ def load(context: Any, base: Any, index: Any) -> Any:
 
 
 @intrinsic
-def store(context: Any, base: Any, index: Any, value: Any) -> Any:
+def store(context: Context, base: NumbaType, index: NumbaType, value: NumbaType) -> Typed:
     """Round `value`, of any compute type, to the element type and write it at `index`."""
     if not isinstance(base, Pointer) or not isinstance(index, types.Integer):
         return None
     unsigned = value in types.unsigned_domain
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: Signature, arguments: Raw
+    ) -> Raw:
         where, index, raw = arguments
         encoded = encode(Value(builder, raw, unsigned=unsigned), base.dtype).raw
         address = _element(builder, base, where, index)
@@ -88,12 +102,14 @@ def store(context: Any, base: Any, index: Any, value: Any) -> Any:
 
 
 @intrinsic
-def offset(context: Any, base: Any, count: Any) -> Any:
+def offset(context: Context, base: NumbaType, count: NumbaType) -> Typed:
     """Return the pointer `count` elements further on."""
     if not isinstance(base, Pointer) or not isinstance(count, types.Integer):
         return None
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: Signature, arguments: Raw
+    ) -> Raw:
         # Plain arithmetic: on the way to an element a pointer may stand outside its array.
         address, count = arguments
         return builder.add(address, builder.mul(count, ir.Constant(I64, _align(base.dtype))))
@@ -102,18 +118,20 @@ def offset(context: Any, base: Any, count: Any) -> Any:
 
 
 @intrinsic
-def address_of(context: Any, base: Any) -> Any:
+def address_of(context: Context, base: NumbaType) -> Typed:
     """Return the pointer's address as a number."""
     if not isinstance(base, Pointer):
         return None
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: Signature, arguments: Raw
+    ) -> Raw:
         return arguments[0]
 
     return types.uint64(base), generate
 
 
-def _element(builder: Any, base: Pointer, address: Any, index: Any) -> Any:
+def _element(builder: ir.IRBuilder, base: Pointer, address: Raw, index: Raw) -> Raw:
     typed = builder.inttoptr(address, STORED[base.dtype].as_pointer())
     return builder.gep(typed, [index], inbounds=True)
 

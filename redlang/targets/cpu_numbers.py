@@ -13,26 +13,24 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 from numba.core import types
 
-from redlang.targets.llvm import F32, F64, HALF, I1, I8, I16, I32, I64, Value
+from redlang.targets.llvm import F32, F64, HALF, I1, I8, I16, I32, I64, NumbaType, Value
 
 STORED: dict[str, ir.Type] = {
-    **{"bool": I8, "f8e4m3": I8, "f8e5m2": I8, "f16": I16, "bf16": I16, "f32": F32, "f64": F64},
-    **{"i8": I8, "i16": I16, "i32": I32, "i64": I64},
-    **{"u8": I8, "u16": I16, "u32": I32, "u64": I64},
+    **dict.fromkeys(("bool", "i8", "u8", "f8e4m3", "f8e5m2"), I8),
+    **dict.fromkeys(("i16", "u16", "f16", "bf16"), I16),
+    **dict.fromkeys(("i32", "u32"), I32),
+    **dict.fromkeys(("i64", "u64"), I64),
+    "f32": F32,
+    "f64": F64,
 }
 """The LLVM type of an element in memory."""
 
-COMPUTED: dict[str, types.Type] = {
-    name: types.boolean
-    if name == "bool"
-    else types.float64
-    if name == "f64"
-    else types.float32
-    if name[0] in "fb"
-    else types.uint64
-    if name == "u64"
-    else types.int64
-    for name in STORED
+COMPUTED: dict[str, NumbaType] = {
+    **dict.fromkeys(("i8", "i16", "i32", "i64", "u8", "u16", "u32"), types.int64),
+    **dict.fromkeys(("f8e4m3", "f8e5m2", "f16", "bf16", "f32"), types.float32),
+    "bool": types.boolean,
+    "u64": types.uint64,
+    "f64": types.float64,
 }
 """The Numba type in which values of an element type are computed."""
 
@@ -47,7 +45,7 @@ def converts_half() -> bool:
     triple = llvm.get_process_triple()
     if triple.startswith("x86_64"):
         return bool(llvm.get_host_cpu_features().get("f16c"))
-    return triple.startswith(("aarch64", "arm64"))
+    return bool(triple.startswith(("aarch64", "arm64")))
 
 
 def decode(raw: Value, dtype: str) -> Value:
@@ -97,7 +95,7 @@ def cast(value: Value, dtype: str) -> Value:
     return decode(encode(value, dtype), dtype)
 
 
-def convert(value: Value, computed: types.Type) -> Value:
+def convert(value: Value, computed: NumbaType) -> Value:
     """Change the compute type, without the rounding of a cast."""
     if computed == types.boolean:
         return value if value.type == I1 else value.differs(0)
@@ -142,7 +140,7 @@ def _decode_narrow(bits: Value, dtype: str) -> Value:
     normal = (magnitude << (23 - fraction)) + (exponent_step << 23)
     # Below the smallest normal number the bits count multiples of the smallest one.
     tiny = (magnitude.to_float(F32) * 2.0 ** (1 - bias - fraction)).bits()
-    result = (magnitude < 2**fraction).choose(tiny, normal)
+    result: Value = (magnitude < 2**fraction).choose(tiny, normal)
     if dtype == "f8e4m3":
         result = magnitude.equals(0x7F).choose(0x7FC00000, result)
     else:

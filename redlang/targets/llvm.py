@@ -7,16 +7,28 @@ operand's type, and `intrinsic` turns a function of values into something that N
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from inspect import Parameter, Signature
 from typing import Any, TypeAlias
 
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import types
 from numba.extending import intrinsic as numba_intrinsic
 
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 HALF, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
+
+# Neither Numba nor llvmlite is typed; these names say what is meant.
+NumbaType: TypeAlias = Any
+Context: TypeAlias = Any
+Signature: TypeAlias = Any
+Raw: TypeAlias = Any
+"""An LLVM value, or several."""
+
+Intrinsic: TypeAlias = Any
+Generate: TypeAlias = Callable[[Context, ir.IRBuilder, Signature, Raw], Raw]
+Typed: TypeAlias = tuple[Signature, Generate] | None
+"""A signature and what emits its code; None where the argument types do not fit."""
 
 Number: TypeAlias = "Value | int | float"
 
@@ -58,9 +70,7 @@ class Value:
         """Call LLVM's intrinsic `name`, overloaded on this type, on this value and `others`."""
         arguments = [self.raw, *map(self.like, others)]
         kind = ir.FunctionType(self.type, [argument.type for argument in arguments])
-        function = cgutils.get_or_insert_function(
-            self.builder.module, kind, f"llvm.{name}.{mangled(self.type)}"
-        )
+        function = declared(self.builder.module, f"llvm.{name}.{mangled(self.type)}", kind)
         return self.wrap(self.builder.call(function, arguments, fastmath=flags))
 
     def __add__(self, other: Number) -> Value:
@@ -203,11 +213,8 @@ class Value:
     def saturate(self, kind: ir.IntType, *, signed: bool = True) -> Value:
         """Convert a float to an integer: toward zero, saturating, NaN to 0."""
         name = "fptosi" if signed else "fptoui"
-        function = cgutils.get_or_insert_function(
-            self.builder.module,
-            ir.FunctionType(kind, [self.type]),
-            f"llvm.{name}.sat.{mangled(kind)}.{mangled(self.type)}",
-        )
+        full_name = f"llvm.{name}.sat.{mangled(kind)}.{mangled(self.type)}"
+        function = declared(self.builder.module, full_name, ir.FunctionType(kind, [self.type]))
         return self.wrap(self.builder.call(function, [self.raw]))
 
 
@@ -217,6 +224,11 @@ def polynomial(x: Value, coefficients: tuple[float, ...]) -> Value:
     for coefficient in reversed(coefficients[:-1]):
         result = result.times_plus(x, coefficient)
     return result
+
+
+def declared(module: ir.Module, name: str, kind: ir.FunctionType) -> ir.Function:
+    """Return the function `name` of a module, declared when it is first asked for."""
+    return module.globals.get(name) or ir.Function(module, kind, name)
 
 
 def declare_scope(module: ir.Module, scope: str) -> None:
@@ -266,9 +278,9 @@ def _twin(kind: ir.Type) -> ir.Type:
 def intrinsic(
     name: str,
     arity: int,
-    result: Callable[..., types.Type | None],
+    result: Callable[..., NumbaType],
     emit: Callable[..., Value],
-) -> Any:
+) -> Intrinsic:
     """Return something that Numba text can call.
 
     Args:
@@ -278,12 +290,14 @@ def intrinsic(
         emit: From the arguments' values to the result's.
     """
 
-    def typing(context: Any, *operands: types.Type) -> Any:
+    def typing(context: Context, *operands: NumbaType) -> Typed:
         returned = result(*operands)
         if returned is None:
             return None
 
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        def generate(
+            context: Context, builder: ir.IRBuilder, signature: Signature, arguments: Raw
+        ) -> Raw:
             values = (
                 Value(builder, raw, unsigned=kind in types.unsigned_domain)
                 for raw, kind in zip(arguments, operands, strict=True)
@@ -295,6 +309,7 @@ def intrinsic(
     typing.__name__ = name
     # Numba reads the arity off the signature.
     names = ["context", *(f"x{i}" for i in range(arity))]
-    parameters = [Parameter(each, Parameter.POSITIONAL_OR_KEYWORD) for each in names]
-    typing.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [inspect.Parameter(each, kind) for each in names]
+    typing.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return numba_intrinsic(typing)

@@ -73,8 +73,9 @@ class Compiled:
         keep = (addresses, ints, floats, views)
 
         def run():
+            given = tuple(address(x) for x in keep[:3])
             for function, count, start, _ in calls:
-                function(*(x.ctypes.data for x in keep[:3]), 0, count, start)
+                function(*given, 0, count, start)
 
         return run, results
 

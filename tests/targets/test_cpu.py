@@ -59,7 +59,8 @@ from pathlib import Path
 from redlang.targets import cpu
 module = cpu.load(pickle.loads(Path({str(path)!r}).read_bytes()))
 x = (ctypes.c_double * 4)()
-module.functions["count"]((ctypes.c_uint64 * 1)(ctypes.addressof(x)), (ctypes.c_int64 * 1)(5), 0, 0, 4, 0)
+addresses, ints = (ctypes.c_uint64 * 1)(ctypes.addressof(x)), (ctypes.c_int64 * 1)(5)
+module.functions["count"](addresses, ints, 0, 0, 4, 0)
 assert list(x) == [0, 5, 10, 15], list(x)
 assert "numba" not in sys.modules
 """

@@ -1,5 +1,6 @@
 import itertools
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
@@ -137,8 +138,6 @@ def k(addresses, ints, floats, lo, hi, scratch):
 
 
 def cpu_features():
-    import llvmlite.binding as llvm
-
     return {name for name, there in llvm.get_host_cpu_features().items() if there}
 
 
