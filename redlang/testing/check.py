@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -60,16 +61,17 @@ def check(
         st.lists(st.floats(0, 1), min_size=2, max_size=2).map(sorted),
     )
     def laws(arguments: Arguments, cuts: Sequence[float]) -> None:
-        assert_agrees(kernel, arguments)
+        right = _right(kernel, arguments)
+        right.judge(as_tuple(kernel(**arguments)), "the kernel")
         for axis in axes:
-            assert_folds(kernel, axis, arguments, cuts)
+            _folds(kernel, axis, arguments, cuts, right)
 
     laws()
 
 
 def assert_agrees(kernel: Kernel, arguments: Arguments) -> None:
     """Raise AssertionError unless a call gives what the reference gives."""
-    _assert_right(kernel, arguments, as_tuple(kernel(**arguments)), "the kernel")
+    _right(kernel, arguments).judge(as_tuple(kernel(**arguments)), "the kernel")
 
 
 def assert_folds(
@@ -83,6 +85,12 @@ def assert_folds(
         arguments: Those of a call.
         cuts: Where to cut, as two shares of the extent in order.
     """
+    _folds(kernel, axis, arguments, cuts, _right(kernel, arguments))
+
+
+def _folds(
+    kernel: Kernel, axis: str, arguments: Arguments, cuts: Sequence[float], right: _Right
+) -> None:
     places = _places(kernel, axis)
     extent = next(arguments[name].shape[dim] for name, dim in places.items())
     bounds = [0, *(round(cut * extent) for cut in cuts), extent]
@@ -106,7 +114,7 @@ def assert_folds(
         "whole + empty": whole.merge(empty),
     }
     for name, stream in streams.items():
-        _assert_right(kernel, arguments, as_tuple(stream.result()), f"fold along {axis}, {name},")
+        right.judge(as_tuple(stream.result()), f"fold along {axis}, {name},")
 
 
 def foldable_axes(kernel: Kernel) -> tuple[str, ...]:
@@ -140,21 +148,38 @@ def _places(kernel: Kernel, axis: str) -> dict[str, int]:
     }
 
 
-def _assert_right(
-    kernel: Kernel, arguments: Arguments, actual: tuple[Array, ...], who: str
-) -> None:
-    double = as_tuple(kernel.reference(**arguments))
-    declared = as_tuple(kernel.reference(**arguments, precision="declared"))
+@dataclass(frozen=True, slots=True)
+class _Right:
+    """What is right for some arguments, and how far off a result may be.
+
+    Attributes:
+        kinds: Whether it is promised which elements are NaN and which infinite.
+    """
+
+    double: tuple[Array, ...]
+    declared: tuple[Array, ...]
+    allowed: tuple[Array, ...]
+    kinds: bool
+
+    def judge(self, actual: tuple[Array, ...], who: str) -> None:
+        """Raise AssertionError unless `actual`, from `who`, is right."""
+        for number, one in enumerate(actual):
+            wanted = _wanted(one, self.double[number], self.declared[number])
+            rounding = _rounding(one.dtype)
+            atol = self.allowed[number] + rounding
+            wrong = differences(one, wanted, rtol=4 * rounding, atol=atol, kinds=self.kinds)
+            assert not wrong, f"{who} gives a wrong result {number}: {wrong}"
+
+
+def _right(kernel: Kernel, arguments: Arguments) -> _Right:
     wide = any(getattr(v, "dtype", None) == np.float64 for v in arguments.values())
-    eps = 2.0**-52 if wide else 2.0**-23
-    allowed = tolerance(kernel.reference, arguments, eps)
-    # Kinds of what is not finite are promised where everything before them was finite.
-    kinds = all(_is_finite(value) for value in arguments.values())
-    for number, one in enumerate(actual):
-        wanted, atol = _wanted(one, double[number], declared[number]), allowed[number]
-        rounding = _rounding(one.dtype)
-        wrong = differences(one, wanted, rtol=4 * rounding, atol=atol + rounding, kinds=kinds)
-        assert not wrong, f"{who} gives a wrong result {number}: {wrong}"
+    return _Right(
+        as_tuple(kernel.reference(**arguments)),
+        as_tuple(kernel.reference(**arguments, precision="declared")),
+        tolerance(kernel.reference, arguments, 2.0**-52 if wide else 2.0**-23),
+        # Kinds are promised where everything before was finite.
+        all(_is_finite(value) for value in arguments.values()),
+    )
 
 
 def _wanted(actual: Array, double: Array, declared: Array) -> Array:
