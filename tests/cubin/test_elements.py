@@ -1,0 +1,202 @@
+"""Generated CUDA kernels compiled without a GPU: target, registers, spills, loads as predicted."""
+
+import re
+
+import pytest
+
+from redlang.codegen.cuda.elements import emit
+from redlang.codegen.cuda.kernel_text import ArrayClass, Classes
+from redlang.codegen.cuda.merging import emit_segments
+from redlang.schedule.threads import Spread
+from redlang.targets import toolchain
+from tests.cubin.cases import (
+    CROSS_ENTROPY,
+    LAYER_NORM,
+    LOGSUMEXP,
+    SOFTMAX,
+    TO_F8,
+    TOP,
+    VARIANCE,
+    on_chip,
+    streamed,
+    threads,
+)
+from tests.cubin.running import lowered, program_of
+
+pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
+
+WIDE = "ld.global.nc.L1::no_allocate.v4.b32"
+
+
+def classes(arrays, extents, *, multiples=None, alignment=16, native_f8=True):
+    known = {name: ArrayClass({axis: 1}, alignment) for name, axis in arrays.items()}
+    return Classes(known, multiples or extents, extents, native_f8)
+
+
+def compiled(text, dtypes, nest_plan, thread_plan, known, *, target="9.0a", mode="never", cut=None):
+    loops = lowered(program_of(text, dtypes), [nest_plan], mode)
+    kernel = loops.kernels[0]
+    if cut is None:
+        made = emit(loops, kernel, thread_plan, known)
+    else:
+        made = emit_segments(loops, kernel, loops.kernels[1], thread_plan, known, across_blocks=cut)
+    binary = toolchain.build(
+        made.source,
+        made.entry,
+        made.kinds,
+        target,
+        max_threads=made.threads,
+        min_blocks=made.min_blocks,
+    )
+    assert f".target sm_{target.replace('.', '')}" in binary.ptx
+    assert binary.assembly.spill_bytes == 0
+    assert binary.assembly.stack_bytes == 0
+    assert binary.assembly.slow == ()
+    assert ".f64" not in binary.ptx
+    return binary
+
+
+def loads(binary):
+    return re.findall(r"(ld\.[\w.:]*global[\w.:]*)", binary.ptx)
+
+
+ROW_4096 = {"x": "n", "result.0": "n"}
+
+
+@pytest.mark.parametrize("target", ["8.0", "9.0a"])
+def test_softmax_reads_each_element_once_in_16_byte_loads(target):
+    binary = compiled(
+        SOFTMAX,
+        {"x": "f16"},
+        on_chip(4096),
+        threads(Spread("n", 4, 128, 8)),
+        classes(ROW_4096, {"n": 4096}),
+        target=target,
+    )
+    # 4096 elements, 128 threads, 8 elements a load: 4 loads a thread, none of them twice
+    assert loads(binary) == [WIDE] * 4
+    assert len(re.findall(r"st\.global\.cs\.v4\.b32", binary.ptx)) == 4
+    assert binary.assembly.registers <= 96
+
+
+def test_a_tail_of_whole_groups_costs_no_narrow_loads():
+    binary = compiled(
+        SOFTMAX,
+        {"x": "f16"},
+        on_chip(4096),
+        threads(Spread("n", 4, 128, 8)),
+        classes(ROW_4096, {"n": 4096}, multiples={"n": 8}),
+    )
+    assert loads(binary) == [WIDE] * 4
+    assert binary.assembly.registers <= 96
+
+
+def test_ragged_aligned_rows_move_their_last_elements_one_by_one():
+    binary = compiled(
+        SOFTMAX,
+        {"x": "f16"},
+        on_chip(2048),
+        threads(Spread("n", 2, 128, 8)),
+        classes(ROW_4096, {"n": 2048}, multiples={"n": 1}),
+    )
+    wide = [text for text in loads(binary) if "v4" in text]
+    assert len(wide) == 2
+    assert len(loads(binary)) == 2 + 2 * 8
+
+
+def test_misaligned_arrays_are_read_as_wide_as_they_allow():
+    binary = compiled(
+        SOFTMAX,
+        {"x": "f16"},
+        on_chip(1024),
+        threads(Spread("n", 1, 128, 8)),
+        classes(ROW_4096, {"n": 1024}, alignment=4),
+    )
+    assert loads(binary) == ["ld.global.nc.L1::no_allocate.b32"] * 4
+
+
+@pytest.mark.parametrize(("text", "count"), [(VARIANCE, 4), (LOGSUMEXP, 4)])
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_fused_sweep_reads_the_row_once(text, count, cut):
+    binary = compiled(
+        text,
+        {"x": "f32"},
+        streamed(4096),
+        threads(Spread("n", 4, 256, 4), strips=("n",)),
+        classes({"x": "n", "result.0": "m"}, {"n": 1 << 24}),
+        mode="auto",
+        cut=cut,
+    )
+    assert loads(binary).count(WIDE) == count
+    assert binary.assembly.registers <= 96
+    # Partial states of other blocks never come through the read-only path.
+    others = [text for text in loads(binary) if text != WIDE]
+    assert all("relaxed" in text for text in others)
+    assert bool(others) == cut
+    assert ("atom.relaxed.gpu.global.inc.u32" in binary.ptx) == cut
+
+
+def test_layer_norm_keeps_its_weights_in_l1():
+    binary = compiled(
+        LAYER_NORM,
+        dict.fromkeys("xgb", "bf16"),
+        on_chip(4096),
+        threads(Spread("n", 4, 128, 8)),
+        classes({"x": "n", "g": "n", "b": "n", "result.0": "n"}, {"n": 4096}),
+    )
+    assert loads(binary).count(WIDE) == 4
+    assert loads(binary).count("ld.global.nc.v4.b32") == 8
+
+
+def test_top_k_of_half_precision_rows_compares_32_bit_keys():
+    binary = compiled(
+        TOP,
+        {"x": "f16"},
+        on_chip(4096, tiles=(("j", 4),)),
+        threads(Spread("n", 4, 128, 8)),
+        classes({"x": "n", "result.0": "j", "result.1": "j"}, {"n": 4096, "j": 4}),
+    )
+    assert loads(binary) == [WIDE] * 4
+    assert "max.u32" in binary.ptx
+    assert binary.assembly.registers <= 128
+
+
+def test_labels_are_gathered_with_one_load():
+    binary = compiled(
+        CROSS_ENTROPY,
+        {"x": "bf16"},
+        streamed(4096),
+        threads(Spread("n", 2, 256, 8), strips=("n",)),
+        classes({"x": "n", "y": "m", "result.0": "m"}, {"n": 4096}),
+        mode="auto",
+        cut=False,
+    )
+    assert loads(binary).count(WIDE) == 2
+    assert len(loads(binary)) == 4
+
+
+@pytest.mark.parametrize(("target", "native"), [("8.0", False), ("9.0a", True)])
+def test_f8_stores_use_the_conversion_where_there_is_one(target, native):
+    binary = compiled(
+        TO_F8,
+        {"x": "f32"},
+        on_chip(1024),
+        threads(Spread("n", 1, 256, 4)),
+        classes({"x": "n", "result.0": "n", "result.1": "m"}, {"n": 1024}, native_f8=native),
+        target=target,
+    )
+    assert ("cvt.rn.satfinite.e4m3x2.f32" in binary.ptx) == native
+    assert len(re.findall(r"st\.global\.cs\.b32", binary.ptx)) >= 1
+
+
+def test_the_text_is_readable_python_with_every_name_declared():
+    loops = lowered(program_of(SOFTMAX, {"x": "f16"}), [on_chip(4096)], "never")
+    made = emit(
+        loops,
+        loops.kernels[0],
+        threads(Spread("n", 4, 128, 8)),
+        classes(ROW_4096, {"n": 4096}),
+    )
+    compile(made.source, "softmax", "exec")
+    assert f"def {made.entry}(" in made.source
+    assert max(map(len, made.source.splitlines())) < 200
