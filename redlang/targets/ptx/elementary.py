@@ -45,8 +45,8 @@ def _exp_f32(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
 
     Error: |r| <= 1/2, so rounding r and the result costs less than 0.9 ulp; in the last half power
     of two before overflow r reaches 1 and that becomes 1.25 (`tests/targets/test_tiles.py`). What
-    the hardware's 2^r adds (PTX: relative error 2^-22.5) `tests/gpu/test_exp.py` measures, over
-    every f32. A lower clamp would leave a larger r near overflow, n rounded down everywhere.
+    the hardware's 2^r adds (PTX: relative error 2^-22.5) `tests/gpu/test_exp.py` measures.
+    A lower clamp would leave a larger r near overflow, n rounded down a larger one everywhere.
     """
     # t = (x log2 e + 126) / 253, clamped to [0, 1]
     t = _fma(builder, x, _LOG2_E / 253, ir.Constant(F32, 126 / 253), "rn.sat")

@@ -1,0 +1,49 @@
+"""exp at every f32 from 2^-26 to 2^9 in magnitude, and at samples of the rest: at most 2 ulp."""
+
+import numpy as np
+import pytest
+
+from tests.gpu.launching import Buffer, launch, load
+
+pytestmark = pytest.mark.gpu
+
+SOURCE = """\
+from numba import cuda
+from redlang.targets import tiles as t
+from redlang.targets.vocabulary import *
+
+load = t.load(t.Access("f32", 1))
+put = t.store(t.Access("f32", 1))
+
+
+def kernel(x, y):
+    place = i64(cuda.blockIdx.x) * 256 + i64(cuda.threadIdx.x)
+    put(y + place * 4, True, {word}(load(x + place * 4)))
+"""
+CHUNK = 1 << 24
+
+
+@pytest.mark.parametrize(("word", "reference"), [("exp", np.exp), ("exp2", np.exp2)])
+def test_results_are_within_two_ulp(word, reference):
+    source = SOURCE.format(word=word)
+    _, kernel = load(source, "kernel", ("i64", "i64"), threads=256)
+    x_buffer, y_buffer = Buffer(CHUNK * 4), Buffer(CHUNK * 4)
+    worst = 0.0
+    # Elsewhere the result is 1, 0 or infinite to the last bit, and samples are enough.
+    for start in range(0, 1 << 32, CHUNK):
+        x = np.arange(start, start + CHUNK, dtype=np.uint32).view(np.float32)
+        if np.abs(x[CHUNK // 2]) > 2**9 or np.abs(x[CHUNK // 2]) < 2**-26:
+            x = x[:: CHUNK // 4096]
+        x_buffer.write(x)
+        launch(kernel, -(-len(x) // 256), x_buffer.address, y_buffer.address)
+        y = y_buffer.read(x.shape, np.float32)
+        with np.errstate(all="ignore"):
+            wanted = reference(x.astype(np.float64))
+            rounded = wanted.astype(np.float32)
+        np.testing.assert_array_equal(np.isnan(y), np.isnan(x))
+        finite = np.isfinite(rounded)
+        np.testing.assert_array_equal(y[np.isinf(rounded)], np.inf)
+        error = np.abs(y[finite].astype(np.float64) - wanted[finite])
+        worst = max(worst, float((error / np.spacing(rounded[finite])).max(initial=0)))
+    print(f"{word}: worst error {worst:.3f} ulp")
+    assert worst <= 2

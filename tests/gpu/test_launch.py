@@ -1,0 +1,80 @@
+"""Launching on a device: cost, capture, and what a cold kernel says in a capture."""
+
+import time
+
+import pytest
+
+from redlang.errors import BackendError
+from redlang.runtime.driver import require_driver
+from redlang.runtime.probe import probe
+from tests.gpu.launching import load
+
+pytestmark = pytest.mark.gpu
+
+SOURCE = """\
+from numba import cuda
+from redlang.targets import tiles as t
+from redlang.targets.vocabulary import *
+
+load = t.load(t.Access("f32", 4))
+put = t.store(t.Access("f32", 4))
+
+
+def copy(x, y, z):
+    put(z, True, load(x))
+"""
+
+
+def test_the_device_at_hand_is_described():
+    device = probe()
+    assert device.sms > 0
+    assert device.bandwidth_gb_s > 100
+
+
+def test_a_launch_with_three_tensors_costs_less_than_ten_microseconds():
+    torch = pytest.importorskip("torch")
+    _, kernel = load(SOURCE, "copy", ("i64",) * 3, threads=32)
+    x, y = (torch.zeros(4, device="cuda") for _ in range(2))
+    raw = torch._C._cuda_getCurrentRawStream
+
+    def call():
+        z = torch.empty_like(x)
+        kernel.launch(raw(0), 1, x.data_ptr(), y.data_ptr(), z.data_ptr())
+
+    for _ in range(200):
+        call()
+    torch.cuda.synchronize()
+    times = []
+    for _ in range(20):
+        start = time.perf_counter()
+        for _ in range(200):
+            call()
+        times.append((time.perf_counter() - start) / 200)
+        torch.cuda.synchronize()
+    print(f"launch {1e6 * min(times):.2f} us")
+    assert min(times) < 10e-6
+
+
+def test_a_warm_kernel_is_captured_and_replayed():
+    torch = pytest.importorskip("torch")
+    _, kernel = load(SOURCE, "copy", ("i64",) * 3, threads=32)
+    x = torch.ones(128, device="cuda")
+    z = torch.zeros(128, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    raw = torch._C._cuda_getCurrentRawStream
+    with torch.cuda.graph(graph):
+        kernel.launch(raw(0), 1, x.data_ptr(), x.data_ptr(), z.data_ptr())
+    assert z[0] == 0
+    graph.replay()
+    torch.cuda.synchronize()
+    assert z[0] == 1
+
+
+def test_a_cold_kernel_in_a_capture_is_an_error_that_says_what_to_do():
+    torch = pytest.importorskip("torch")
+    graph = torch.cuda.CUDAGraph()
+    raw = torch._C._cuda_getCurrentRawStream
+    torch.zeros(1, device="cuda")
+    with torch.cuda.graph(graph), pytest.raises(BackendError, match="while a CUDA graph") as caught:
+        require_driver().require_no_capture(0, raw(0), "softmax")
+    assert "before the capture" in caught.value.hint
