@@ -22,8 +22,9 @@ from redlang.targets.assembler import Assembly, assemble
 
 INSTALL_HINT = 'pip install "redlang[cuda]" installs the compiler; no GPU is needed to compile'
 
-PARAMETER_TYPES = ("u64", "i64", "i32", "u32", "f32", "f64", "bool")
-"""What a kernel's parameters may be; addresses travel as u64."""
+PARAMETER_TYPES = ("u64", "i64", "i32", "u32", "f32", "f64", "bool", "map")
+"""What a kernel's parameters may be; addresses travel as u64. A `map` is 128 bytes by value, a
+tensor map; the kernel sees its address."""
 
 _FIRST_WITH_EVERY_TARGET = "8.6"
 """PTX version of the text. libNVVM writes its own newest, which an older `ptxas` or driver refuses;
@@ -125,7 +126,7 @@ def _compile(
     bounds: tuple[int, int],
 ) -> str:
     names = {"u64": "uint64", "i64": "int64", "i32": "int32", "u32": "uint32", "f32": "float32"}
-    names |= {"f64": "float64", "bool": "boolean"}
+    names |= {"f64": "float64", "bool": "boolean", "map": "uint64"}
     types = cuda.types
     signature = types.void(*(getattr(types, names[code]) for code in parameters))
     cc = capability if capability[2] else capability[:2]
@@ -134,7 +135,20 @@ def _compile(
     ptx, _ = cuda.compile(
         function, signature, device=False, abi="numba", cc=cc, launch_bounds=bounds
     )
-    return _tidy(ptx, entry)
+    text = _tidy(ptx, entry)
+    for number in (i for i, code in enumerate(parameters) if code == "map"):
+        text = _by_value(text, f"{entry}_param_{number}")
+    return text
+
+
+def _by_value(ptx: str, parameter: str) -> str:
+    """Make a 64-bit parameter one of 128 bytes whose address the kernel reads instead."""
+    ptx = re.sub(rf"\.param \.u64 {parameter}\b", f".param .align 64 .b8 {parameter}[128]", ptx)
+    return re.sub(
+        rf"ld\.param\.u64\s+(%rd\d+), \[{parameter}\];",
+        rf"mov.b64 \1, {parameter}; cvta.param.u64 \1, \1;",
+        ptx,
+    )
 
 
 def _tidy(ptx: str, entry: str) -> str:

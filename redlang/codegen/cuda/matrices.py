@@ -1,0 +1,304 @@
+"""Loops → a CUDA kernel over matrix tiles for Hopper: warp-group products, fed by tensor copies.
+
+A block is one producer warp group, of which one thread starts copies, and the consumers, 64 rows of
+the block's tile each. Both walk the same loops over the same tiles; barriers in shared memory carry
+tiles from one to the others and back. Nothing here knows what a kernel is for: operands, layouts,
+row reductions, masks and what follows the loops come from the statements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from redlang.codegen.arguments import Extent
+from redlang.codegen.cuda.kernel_text import Classes
+from redlang.codegen.cuda.matrix_consumer import Consumer
+from redlang.codegen.cuda.matrix_masks import Bounds, greatest, least, tile_bounds
+from redlang.codegen.cuda.matrix_memory import share
+from redlang.codegen.cuda.matrix_producer import fill_ring, indented
+from redlang.codegen.cuda.matrix_roles import (
+    LoopWork,
+    Operand,
+    Roles,
+    inlined_conditions,
+    unsuited,
+)
+from redlang.codegen.cuda.matrix_text import MatrixText
+from redlang.ir import walk
+from redlang.ir.loops import Kernel, Loop, Loops, Statement
+from redlang.ir.program import Expr, Ref
+from redlang.ir.types import I64, Type
+from redlang.schedule.matrices import MatrixPlan
+
+PRODUCER_REGISTERS = 24
+_BLOCK_REGISTERS = 65536
+# Half of the smallest L2 that matters: what the blocks at work read again should stay there.
+_L2_BYTES = 24 << 20
+
+
+def emit(loops: Loops, kernel: Kernel, plan: MatrixPlan, classes: Classes) -> MatrixText:
+    """Return the text of one kernel.
+
+    Args:
+        loops: The lowered program.
+        kernel: One of its kernels.
+        plan: Its tiles; those of the kernel's grid and loops agree with it.
+        classes: What is known of the arrays of every launch.
+
+    Raises:
+        UnsuitedError: The kernel does what matrix tiles do not; the reason is the message.
+    """
+    return _Emitter(loops, kernel, plan, classes).run()
+
+
+class _Emitter:
+    def __init__(self, loops: Loops, kernel: Kernel, plan: MatrixPlan, classes: Classes) -> None:
+        self.kernel = _with_conditions(kernel)
+        self.plan = plan
+        self.consumer = Consumer(loops, self.kernel, plan, classes)
+        self.frame = self.consumer.frame
+        self.roles = Roles(loops, self.kernel, plan, classes)
+        self.loops = [s for s in self.kernel.body if isinstance(s, Loop)]
+        self.works = {id(loop): self.roles.loop(loop) for loop in self.loops}
+        if not any(work.products for work in self.works.values()):
+            raise unsuited("there are no products")
+        if kernel.segment is not None:
+            raise unsuited("a sweep cut into segments")
+
+    def run(self) -> MatrixText:
+        """Write preamble, producer and consumers."""
+        frame, consumer = self.frame, self.consumer
+        operands = list(_operands(self.works.values()))
+        consumer.works = self.works
+        consumer.shared = share(operands, self.plan.stages, frame.module.names)
+        with frame.scope([]) as preamble:
+            self._block_ranges()
+            consumer.ends = {id(loop): self._ends(loop) for loop in self.loops}
+            with frame.scope(consumer.unit_axes()) as body:
+                consumer.ranges()
+                self._wait_for_whole(operands)
+                consumer.run(self.kernel.body)
+        return self._assembled(preamble.lines, self._producer(operands), body.lines)
+
+    # The block's tile -------------------------------------------------------------------------
+
+    def _block_ranges(self) -> None:
+        frame = self.frame
+        frame.line("unit = i32(cuda.blockIdx.x)")
+        graded = self._graded()
+        axes = [(g.axis, g.tile) for g in self.kernel.grid]
+        if graded is not None and len(axes) > 1:
+            self._graded_order(graded, axes)
+            axes = [pair for pair in axes if pair[0] != graded]
+        for position, (axis, tile) in reversed(list(enumerate(axes))):
+            number = "unit"
+            if position:
+                count = self._tiles(axis, tile)
+                frame.line(f"unit, {axis}_tile = t.divided(unit, {count})")
+                number = f"{axis}_tile"
+            scaled = f" * {tile}" if tile > 1 else ""
+            frame.line(f"{frame.block_first(axis)} = i64({number}){scaled}")
+        for axis in self.kernel.resident:
+            frame.line(f"{frame.block_first(axis)} = i64(0)")
+
+    def _tiles(self, axis: str, tile: int) -> str:
+        return f"t.tiles({self.frame.parameter(Extent(axis))}, {tile})"
+
+    def _graded(self) -> str | None:
+        """Return the grid axis whose later tiles have more work, if one has."""
+        for loop in self.loops:
+            if loop.some is None:
+                continue
+            bounds = tile_bounds(loop.some, loop.axis, self.consumer.builder)
+            read = frozenset[str]().union(*map(walk.refs, bounds.high))
+            for grid in self.kernel.grid:
+                if f"{grid.axis}.last" in read:
+                    return grid.axis
+        return None
+
+    def _graded_order(self, graded: str, axes: Sequence[tuple[str, int]]) -> None:
+        """Number units so that heavy ones come first, and those that share operands together.
+
+        The other axes' units go in sections whose looped operands fit in the L2 cache; within a
+        section, tiles of the graded axis go from last to first.
+        """
+        frame = self.frame
+        tile = dict(axes)[graded]
+        others = " * ".join(self._tiles(a, n) for a, n in axes if a != graded)
+        looped = [o for o in self.consumer.shared.rings if o.loop is not None]
+        sizes = " + ".join(
+            f"{frame.parameter(Extent(str(o.loop)))} * {o.tile.bytes // self.plan.width(str(o.loop))}"
+            for o in looped
+        )
+        frame.line(f"graded = i64({self._tiles(graded, tile)})")
+        frame.line(f"others = i64({others})")
+        frame.line(f"section = t.smaller(i64({_L2_BYTES}) // ({sizes} + 1) + 1, others)")
+        frame.line("part, rest = t.divided(unit, section * graded)")
+        frame.line("held = t.smaller(section, others - part * section)")
+        frame.line("tile, unit = t.divided(rest, held)")
+        frame.line(f"{frame.block_first(graded)} = (graded - 1 - tile) * {tile}")
+        frame.line("unit = i32(unit + part * section)")
+
+    # Loops ------------------------------------------------------------------------------------
+
+    def _ends(self, loop: Loop) -> tuple[str, str]:
+        """Write first index and end of a loop; return their variables."""
+        frame, values = self.frame, self.consumer.values
+        b = self.consumer.builder
+        start, stop = (frame.module.names.fresh(f"{loop.axis}_{e}") for e in ("start", "stop"))
+        size = frame.parameter(Extent(loop.axis))
+        bounds = Bounds()
+        if loop.some is not None:
+            bounds = tile_bounds(self._of_block(loop.some), loop.axis, b)
+        low, high = "i64(0)", size
+        if bounds.low:
+            first = values.value(greatest(bounds.low, b)).text
+            low = f"t.larger({first}, 0) // {loop.tile} * {loop.tile}"
+        if bounds.high:
+            last = values.value(least(bounds.high, b)).text
+            high = f"t.smaller({last} + 1, {size})"
+        frame.line(f"{start} = {low}")
+        frame.line(f"{stop} = {high}")
+        return start, stop
+
+    def _of_block(self, some: Expr) -> Expr:
+        """Return a test with the ends of the block's tile in place of the warp's."""
+        frame = self.frame
+        for axis, tile in self.plan.rows:
+            for end in ("first", "last"):
+                if f"{axis}.{end}" in walk.refs(some):
+                    self._define_end(axis, tile, end)
+        names = {
+            f"{axis}.{end}": f"{axis}.block.{end}"
+            for axis, _ in self.plan.rows
+            for end in ("first", "last")
+        }
+        for grid in self.kernel.grid:
+            if grid.axis not in dict(self.plan.rows):
+                for end in ("first", "last"):
+                    if f"{grid.axis}.{end}" in walk.refs(some):
+                        self._define_end(grid.axis, grid.tile, end)
+                        names[f"{grid.axis}.{end}"] = f"{grid.axis}.block.{end}"
+        del frame
+        return walk.rename(some, names)
+
+    def _define_end(self, axis: str, tile: int, end: str) -> None:
+        from redlang.codegen.cuda.frame import Value  # noqa: PLC0415
+
+        frame = self.frame
+        first = frame.block_first(axis)
+        name = f"{axis}.block.{end}"
+        if frame.lookup(name) is not None:
+            return
+        if end == "first":
+            frame.define(name, Value(first, (), "i64"))
+            return
+        variable = frame.module.names.fresh(f"{axis}_block_last")
+        size = frame.parameter(Extent(axis))
+        frame.line(f"{variable} = t.smaller({first} + {tile}, {size}) - 1")
+        frame.define(name, Value(variable, (), "i64"))
+
+    # Roles ------------------------------------------------------------------------------------
+
+    def _wait_for_whole(self, operands: Sequence[Operand]) -> None:
+        """Begin the rings; wait for operands that the whole unit uses."""
+        frame = self.frame
+        for ring in self.consumer.shared.rings.values():
+            for line in ring.begin():
+                frame.line(line)
+        for operand in dict.fromkeys(operands):
+            if operand.loop is None:
+                ring = self.consumer.shared.rings[operand]
+                frame.line(f"w.barrier_wait({ring.full_barrier()}, {ring.parity})")
+
+    def _producer(self, operands: Sequence[Operand]) -> list[str]:
+        frame = self.frame
+        rings = self.consumer.shared.rings
+        lines = [line for ring in rings.values() for line in ring.begin()]
+        for operand in dict.fromkeys(operands):
+            if operand.loop is None:
+                lines += fill_ring(frame, rings[operand], None)
+        for loop in self.loops:
+            start, stop = self.consumer.ends[id(loop)]
+            first = frame.first(loop.axis)
+            lines += [f"{first} = {start}", f"while {first} < {stop}:"]
+            for operand in dict.fromkeys(_operands([self.works[id(loop)]])):
+                if operand.loop is not None:
+                    lines += indented(fill_ring(frame, rings[operand], first))
+            lines.append(f"    {first} = {first} + {loop.tile}")
+        return lines
+
+    def _assembled(
+        self, preamble: Sequence[str], producer: Sequence[str], consumer: Sequence[str]
+    ) -> MatrixText:
+        frame, plan = self.frame, self.plan
+        release, claim = [], []
+        if plan.groups > 1:
+            given = frame.module.declare("give", f"w.release_registers({PRODUCER_REGISTERS})")
+            taken = frame.module.declare("take", f"w.claim_registers({consumer_registers(plan)})")
+            release, claim = [f"{given}()"], [f"{taken}()"]
+        lines = [
+            "shared = w.shared_base()",
+            *preamble,
+            "if i32(cuda.threadIdx.x) == i32(0):",
+            *indented(self.consumer.shared.begin(plan.groups)),
+            "t.barrier()",
+            "role = w.warp_uniform(i32(cuda.threadIdx.x) >> i32(7))",
+            "if role == i32(0):",
+            *indented(release),
+            "    if i32(cuda.threadIdx.x) == i32(0):",
+            *indented(indented(producer)),
+            "else:",
+            *indented(claim),
+            "    group = role - i32(1)",
+            "    leads = i32((i32(cuda.threadIdx.x) & i32(127)) == i32(0))",
+            *indented(consumer),
+        ]
+        names = ", ".join(frame.parameters.values())
+        body = [f"def {frame.entry}({names}):", *indented(lines)]
+        return MatrixText(
+            entry=frame.entry,
+            source=_with_words(frame.module.text(body)),
+            parameters=tuple(frame.parameters),
+            threads=plan.threads,
+            min_blocks=plan.min_blocks,
+            shared_bytes=self.consumer.shared.bytes + frame.shared_bytes,
+            grid=tuple((grid.axis, grid.tile) for grid in self.kernel.grid),
+            path="wgmma",
+        )
+
+
+def consumer_registers(plan: MatrixPlan) -> int:
+    """Return the registers a thread that consumers claim: what the producer's release leaves."""
+    rest = _BLOCK_REGISTERS // 128 - PRODUCER_REGISTERS
+    return min(240, rest // plan.groups // 8 * 8)
+
+
+def _operands(works: Sequence[LoopWork] | Iterator[LoopWork]) -> Iterator[Operand]:
+    for work in works:
+        for product in work.products:
+            if product.left is not None:
+                yield product.left
+            yield product.right
+
+
+def _with_conditions(kernel: Kernel) -> Kernel:
+    """Return a kernel whose loops test conditions where they are used."""
+    from dataclasses import replace  # noqa: PLC0415
+
+    body: list[Statement] = []
+    for statement in kernel.body:
+        if isinstance(statement, Loop):
+            body.append(replace(statement, body=inlined_conditions(statement.body)))
+        else:
+            body.append(statement)
+    return replace(kernel, body=tuple(body))
+
+
+def _with_words(source: str) -> str:
+    """Return a module's text with the words of matrix tiles."""
+    line = "from redlang.targets import tiles as t\n"
+    return source.replace(line, "from redlang.targets import matrices as w\n" + line, 1)
+
+
+__all__ = ["Ref", "Type", "I64", "emit"]

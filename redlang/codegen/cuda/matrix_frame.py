@@ -1,0 +1,44 @@
+"""The frame of a matrix kernel: ranges of a warp's rows, tensor maps, and which ends are ragged."""
+
+from __future__ import annotations
+
+from redlang.codegen.cuda.frame import Frame
+from redlang.codegen.cuda.kernel_text import Classes
+from redlang.codegen.cuda.matrix_text import MatrixParameter, TensorMap
+from redlang.ir.loops import Kernel, Loops
+from redlang.schedule.matrices import MatrixPlan
+
+
+class MatrixFrame(Frame):
+    """A frame whose unit is a warp: 16 rows of the block's row tile, all of its columns."""
+
+    def __init__(self, loops: Loops, kernel: Kernel, plan: MatrixPlan, classes: Classes) -> None:
+        super().__init__(loops, kernel, plan.warp(), classes)
+        self.matrix = plan
+        self.order = (*self.order, *(a for a in _segment(kernel) if a not in self.order))
+
+    def parameter(self, parameter: MatrixParameter) -> str:
+        """Return the variable of a kernel parameter."""
+        if isinstance(parameter, TensorMap):
+            if parameter not in self.parameters:
+                name = self.module.names.fresh(f"{parameter.array}_map")
+                self.parameters[parameter] = name  # type: ignore[index]  # a wider union
+            return self.parameters[parameter]  # type: ignore[index]
+        return super().parameter(parameter)
+
+    def block_first(self, axis: str) -> str:
+        """Return the first index of an axis in the block's tile, which for rows is not the warp's.
+
+        The variable is one of the preamble, which all roles share.
+        """
+        return self.module.names.of("block", f"{axis}_block")
+
+    def is_whole(self, axis: str) -> bool:
+        """Say whether the block's tile of an axis always lies inside the axis."""
+        if axis in self.slots or self.spread(axis).extent == 1:
+            return axis in self.slots or self.matrix.width(axis) == 1
+        return self.classes.multiple(axis) % self.matrix.width(axis) == 0
+
+
+def _segment(kernel: Kernel) -> tuple[str, ...]:
+    return () if kernel.segment is None else (kernel.segment.index,)

@@ -1,0 +1,117 @@
+"""Shared memory of a matrix kernel: rings of operand tiles, and the barriers that guard them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from redlang.codegen.cuda.matrix_roles import Operand
+from redlang.codegen.writer import Names
+
+_TILE_ALIGNMENT = 1024
+_BARRIER_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """Tiles of one operand in shared memory, filled by the producer, emptied by the consumers.
+
+    Attributes:
+        operand: What is copied.
+        name: What its variables are called.
+        stages: How many tiles there are.
+        start: Offset of the first tile, in bytes.
+        full: Offset of the first of `stages` barriers that say a tile has arrived.
+        empty: The same for tiles that all consumers are done with.
+    """
+
+    operand: Operand
+    name: str
+    stages: int
+    start: int
+    full: int
+    empty: int
+
+    @property
+    def stage(self) -> str:
+        """Return the variable of the current stage."""
+        return f"{self.name}_stage"
+
+    @property
+    def parity(self) -> str:
+        """Return the variable of the parity that the current stage's next full phase has."""
+        return f"{self.name}_parity"
+
+    def tile(self) -> str:
+        """Return text of the current tile's address."""
+        if self.stages == 1:
+            return f"shared + {self.start}"
+        return f"shared + {self.start} + {self.stage} * {self.operand.tile.bytes}"
+
+    def full_barrier(self) -> str:
+        """Return text of the address of the barrier of the current stage's arrival."""
+        return self._barrier(self.full)
+
+    def empty_barrier(self) -> str:
+        """Return text of the address of the barrier of the current stage's release."""
+        return self._barrier(self.empty)
+
+    def _barrier(self, offset: int) -> str:
+        if self.stages == 1:
+            return f"shared + {offset}"
+        return f"shared + {offset} + {self.stage} * {_BARRIER_BYTES}"
+
+    def begin(self) -> list[str]:
+        """Return lines that start at the first stage."""
+        return [f"{self.stage} = i32(0)", f"{self.parity} = i32(0)"]
+
+    def advance(self) -> list[str]:
+        """Return lines that go to the next stage."""
+        if self.stages == 1:
+            return [f"{self.parity} = i32({self.parity} ^ i32(1))"]
+        return [
+            f"{self.stage} = i32({self.stage} + i32(1))",
+            f"if {self.stage} == i32({self.stages}):",
+            f"    {self.stage} = i32(0)",
+            f"    {self.parity} = i32({self.parity} ^ i32(1))",
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPlan:
+    """All rings of a kernel.
+
+    Attributes:
+        rings: By operand.
+        bytes: Dynamic shared memory of a block.
+    """
+
+    rings: dict[Operand, Ring]
+    bytes: int
+
+    def begin(self, groups: int) -> list[str]:
+        """Return lines with which one thread makes the barriers."""
+        lines = []
+        for ring in self.rings.values():
+            for stage in range(ring.stages):
+                offset = stage * _BARRIER_BYTES
+                lines.append(f"w.barrier_begin(shared + {ring.full + offset}, 1)")
+                lines.append(f"w.barrier_begin(shared + {ring.empty + offset}, {groups})")
+        return [*lines, "w.barriers_begun()"]
+
+
+def share(operands: Iterable[Operand], stages: int, names: Names) -> SharedPlan:
+    """Lay out shared memory: whole-unit operands once, looped ones in rings."""
+    rings: dict[Operand, Ring] = {}
+    distinct = list(dict.fromkeys(operands))
+    counts = [1 if operand.loop is None else stages for operand in distinct]
+    barriers = sum(count * operand.tile.bytes for operand, count in zip(distinct, counts, strict=True))
+    start = 0
+    for operand, count in zip(distinct, counts, strict=True):
+        assert operand.tile.bytes % _TILE_ALIGNMENT == 0, operand
+        name = names.fresh(operand.name)
+        full, empty = barriers, barriers + count * _BARRIER_BYTES
+        rings[operand] = Ring(operand, name, count, start, full, empty)
+        start += count * operand.tile.bytes
+        barriers += 2 * count * _BARRIER_BYTES
+    return SharedPlan(rings, barriers)

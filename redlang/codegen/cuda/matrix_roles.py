@@ -1,0 +1,304 @@
+"""Who multiplies what: products of a kernel with their operands, and the order of a loop's work.
+
+A product's left operand holds the rows of the block. Operands that are parts of 16-bit arrays are
+copied into shared memory by the producer; a left operand that is computed goes through registers.
+In a loop body, products whose operands are all copied come first (`heads`). Products of computed
+operands are deferred (`tails`): their tensor-core work overlaps the next tile's element work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from redlang.codegen.cuda.kernel_text import Classes
+from redlang.codegen.cuda.matrix_text import TensorMap
+from redlang.errors import RedlangError
+from redlang.ir import walk
+from redlang.ir.loops import (
+    Branch,
+    Combine,
+    Commit,
+    Compute,
+    Contract,
+    Fold,
+    Kernel,
+    Loop,
+    Loops,
+    Statement,
+    Store,
+)
+from redlang.ir.program import ArrayParam, Expr, Index, Load, Ref
+from redlang.ir.types import BF16, F16, F32
+from redlang.schedule import tidy
+from redlang.schedule.fragments import STEP, SharedTile
+from redlang.schedule.matrices import MatrixPlan
+
+LARGEST_BOX = 256
+LARGEST_RANK = 5
+COPY_ALIGNMENT = 16
+
+
+class UnsuitedError(RedlangError):
+    """A kernel that this path cannot compute; another one does."""
+
+
+def unsuited(reason: str) -> UnsuitedError:
+    """Return the error that says why a kernel takes another path."""
+    return UnsuitedError(f"no matrix tiles: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A tile of an array that tensor copies bring into shared memory.
+
+    Attributes:
+        map: The tensor map.
+        tile: How it lies there.
+        loop: The axis of the loop that brings a new one each time, or None.
+    """
+
+    map: TensorMap
+    tile: SharedTile
+    loop: str | None
+
+    @property
+    def name(self) -> str:
+        """Return what its variables are called after."""
+        return self.map.array
+
+
+@dataclass(frozen=True, slots=True)
+class Multiply:
+    """A contraction as a product of warp groups.
+
+    Attributes:
+        contract: The statement.
+        rows: The expression of the operand that holds the rows.
+        left: That operand, if it is copied.
+        right: The other one.
+        column: The axis of the result's columns.
+        over: The contracted axis.
+        dtype: Type of both operands, as the tensor core reads them.
+    """
+
+    contract: Contract
+    rows: Expr
+    left: Operand | None
+    right: Operand
+    column: str
+    over: str
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoopWork:
+    """The body of a loop in the order of its work.
+
+    Attributes:
+        heads: Products whose operands are copied.
+        elements: What is computed element by element.
+        tails: Products of computed operands, and what moves their accumulators before.
+    """
+
+    heads: tuple[Multiply, ...]
+    elements: tuple[Statement, ...]
+    tails: tuple[Multiply | Statement, ...]
+
+    @property
+    def products(self) -> tuple[Multiply, ...]:
+        """Return all products, in order."""
+        return (*self.heads, *(t for t in self.tails if isinstance(t, Multiply)))
+
+
+class Roles:
+    """Finds the products of one kernel."""
+
+    def __init__(self, loops: Loops, kernel: Kernel, plan: MatrixPlan, classes: Classes) -> None:
+        self.kernel = kernel
+        self.plan = plan
+        self.classes = classes
+        self.arrays = {p.name: p for p in loops.program.params if isinstance(p, ArrayParam)}
+        self.rows = tuple(axis for axis, _ in plan.rows)
+
+    def loop(self, loop: Loop) -> LoopWork:
+        """Return the work of a loop's body.
+
+        Raises:
+            UnsuitedError: It holds what matrix tiles do not do.
+        """
+        body = without_unread(self.kernel, loop.body)
+        if any(isinstance(s, Loop) for s in body):
+            raise unsuited("a loop in a loop")
+        heads = [
+            self.multiply(s, loop.axis)
+            for s in body
+            if isinstance(s, Contract) and self._is_copied(s)
+        ]
+        first = {h.contract.name for h in heads}
+        rest = [s for s in body if not (isinstance(s, Contract) and s.name in first)]
+        late = [s for s in rest if isinstance(s, Contract)]
+        moved = {s.name for s in late}
+        if not all(s.accumulate for s in late):
+            raise unsuited("a product of computed operands that is read in the same tile")
+        tails: list[Multiply | Statement] = []
+        elements: list[Statement] = []
+        for statement in rest:
+            if isinstance(statement, Contract):
+                tails.append(self.multiply(statement, loop.axis))
+            elif tidy.writes(statement) & moved:
+                if not isinstance(statement, Compute):
+                    raise unsuited("an accumulator that is more than moved")
+                tails.append(statement)
+            elif tidy.reads(statement) & moved:
+                raise unsuited("an accumulator that is read in its loop")
+            else:
+                elements.append(statement)
+        return LoopWork(tuple(heads), tuple(elements), tuple(tails))
+
+    def _is_copied(self, contract: Contract) -> bool:
+        return contract.condition is None and all(
+            isinstance(side, Load) for side in (contract.left, contract.right)
+        )
+
+    def multiply(self, contract: Contract, loop: str | None) -> Multiply:
+        """Return the roles of a contraction's operands."""
+        if len(contract.over) != 1:
+            raise unsuited(f"a contraction over {', '.join(contract.over)} at once")
+        (over,) = contract.over
+        sides = contract.left, contract.right
+        with_rows = [side for side in sides if set(self.rows) & set(side.type.axes)]
+        if len(with_rows) != 1:
+            raise unsuited("a product without rows of this block on one side")
+        rows = with_rows[0]
+        other = sides[1] if rows is sides[0] else sides[0]
+        columns = [
+            axis
+            for axis in contract.type.axes
+            if axis not in self.rows and self.plan.width(axis) > 1
+        ]
+        if len(columns) != 1 or contract.type.dtype is not F32:
+            raise unsuited("a product that is not two-dimensional f32")
+        (column,) = columns
+        right = self.operand(other, over, column, loop)
+        dtype = self.arrays[right.map.array].dtype
+        left = None
+        if isinstance(rows, Load):
+            left = self.operand(rows, over, None, loop)
+            if self.arrays[left.map.array].dtype is not dtype:
+                raise unsuited("operands of two types")
+        return Multiply(contract, rows, left, right, column, over, dtype.name)
+
+    def operand(self, expr: Expr, over: str, column: str | None, loop: str | None) -> Operand:
+        """Return how a part of an array is copied; `column` is None for the rows' side."""
+        if not isinstance(expr, Load) or any(expr.guarded):
+            raise unsuited("a computed operand without rows")
+        array = self.arrays[expr.array]
+        axes = [part.axis for part in expr.subscripts if isinstance(part, Index)]
+        if len(axes) != len(expr.subscripts) or len(set(axes)) != len(axes):
+            raise unsuited(f"{array.name} is read at computed places")
+        if array.dtype not in (F16, BF16):
+            raise unsuited(f"{array.name} holds {array.dtype}")
+        if tuple(axes) != array.axes:
+            raise unsuited(f"{array.name} is read under other axes")
+        known = self.classes.arrays.get(array.name)
+        inner = [a for a in axes if known is not None and known.strides.get(a) == 1]
+        if known is None or known.alignment % COPY_ALIGNMENT or len(inner) != 1:
+            raise unsuited(f"{array.name} is not laid out for tensor copies")
+        own = self.rows if column is None else (column,)
+        if not set(own) <= set(axes) or over not in axes:
+            raise unsuited(f"{array.name} lacks an axis of its product")
+        return self._copied(array, inner[0], own, over, loop)
+
+    def _copied(
+        self, array: ArrayParam, inner: str, own: Sequence[str], over: str, loop: str | None
+    ) -> Operand:
+        contracted = inner == over
+        if contracted:
+            lines = tuple(own)
+        elif inner == own[-1]:
+            if len(own) > 1:
+                raise unsuited(f"the rows of {array.name} are not adjacent")
+            lines = (over,)
+        else:
+            raise unsuited(f"{array.name} is adjacent along {inner}")
+        inner_width = _rounded_up(self.plan.width(inner), STEP)
+        span = next(span for span in (128, 64, 32) if inner_width * 2 >= span)
+        tile_lines = 1
+        for axis in lines:
+            tile_lines *= self.plan.width(axis)
+        if not contracted:
+            tile_lines = _rounded_up(tile_lines, STEP)
+        tile = SharedTile(tile_lines, _rounded_up(inner_width, span // 2), contracted, span)
+        tiled = [inner, *reversed(lines)]
+        rest = [axis for axis in reversed(array.axes) if axis not in tiled]
+        if any(self.plan.width(axis) > 1 for axis in rest):
+            raise unsuited(f"{array.name} has more tiled axes than a matrix")
+        box = [span // 2, *(self.plan.width(axis) for axis in reversed(lines)), *(1 for _ in rest)]
+        if len(lines) == 1:
+            box[1] = tile_lines
+        dims = (*tiled, *rest)
+        if len(dims) > LARGEST_RANK or max(box) > LARGEST_BOX:
+            raise unsuited(f"{array.name} needs copies of rank {len(dims)}, box {tuple(box)}")
+        looped = loop if loop in array.axes else None
+        return Operand(TensorMap(array.name, dims, tuple(box), span), tile, looped)
+
+
+def _rounded_up(number: int, unit: int) -> int:
+    return -(-number // unit) * unit
+
+
+def without_unread(kernel: Kernel, body: Iterable[Statement]) -> tuple[Statement, ...]:
+    """Return a loop's body without values that nothing in the kernel reads."""
+    kept = tuple(body)
+    outside = frozenset[str]().union(
+        *(tidy.reads(s) for s in kernel.body if not isinstance(s, Loop) or s.body != kept)
+    )
+    while True:
+        read = outside.union(*map(tidy.reads, kept))
+        left = tuple(s for s in kept if isinstance(s, Loop) or tidy.writes(s) & read)
+        if left == kept:
+            return kept
+        kept = left
+
+
+def inlined_conditions(body: Sequence[Statement]) -> tuple[Statement, ...]:
+    """Write truth values of elements out where they are read, and drop them."""
+    values: dict[str, Expr] = {}
+    kept: list[Statement] = []
+    written = frozenset[str]().union(*map(tidy.writes, body))
+
+    def rule(node: Expr) -> Expr:
+        return values.get(node.name, node) if isinstance(node, Ref) else node
+
+    for statement in body:
+        done = map_expressions(statement, lambda e: walk.rewrite(e, rule))
+        if (
+            isinstance(done, Compute)
+            and done.type.dtype.kind == "bool"
+            and done.type.axes
+            and not walk.refs(done.value) & written
+        ):
+            values[done.name] = done.value
+        else:
+            kept.append(done)
+    return tuple(kept)
+
+
+def map_expressions(statement: Statement, rule: Callable[[Expr], Expr]) -> Statement:
+    """Return a statement with a rule applied to each of its expressions."""
+    match statement:
+        case Compute() | Store():
+            return replace(statement, value=rule(statement.value))
+        case Fold():
+            condition = None if statement.condition is None else rule(statement.condition)
+            return replace(statement, values=tuple(map(rule, statement.values)), condition=condition)
+        case Contract():
+            condition = None if statement.condition is None else rule(statement.condition)
+            left, right = rule(statement.left), rule(statement.right)
+            return replace(statement, left=left, right=right, condition=condition)
+        case Combine() | Commit() | Loop() | Branch():
+            return statement
+        case _:
+            assert_never(statement)

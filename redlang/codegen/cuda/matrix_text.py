@@ -1,0 +1,69 @@
+"""What the matrix emitter gives back: text, and the tensor maps that a launch must make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from redlang.codegen.cuda.kernel_text import Parameter, parameter_code
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMap:
+    """A tensor map, passed by value.
+
+    Encoded anew for each launch as tiled, without interleaving, with elements outside the array
+    read as zero. Every stride but the first dimension's and the address must be multiples of 16
+    bytes; the first dimension's stride is one element.
+
+    Attributes:
+        array: The parameter or result.
+        dims: Its axes, innermost first; extents and strides are the array's own.
+        box: The elements of one copy along each dimension.
+        span: The swizzle in bytes: 128, 64 or 32.
+    """
+
+    array: str
+    dims: tuple[str, ...]
+    box: tuple[int, ...]
+    span: int
+
+
+MatrixParameter: TypeAlias = Parameter | TensorMap
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixText:
+    """A generated kernel, as `kernel_text.KernelText`.
+
+    Attributes:
+        entry: The name of its function.
+        source: A module's text.
+        parameters: Its parameters in order.
+        threads: Threads a block.
+        min_blocks: Blocks to leave registers for on one SM.
+        shared_bytes: Dynamic shared memory of a block.
+        grid: Axes that units cover and the tile of each, outermost first.
+        path: What computes the products: `wgmma`.
+        units: Units a block.
+        segments: The pseudo axis that numbers the blocks which share a unit, or empty.
+    """
+
+    entry: str
+    source: str
+    parameters: tuple[MatrixParameter, ...]
+    threads: int
+    min_blocks: int
+    shared_bytes: int
+    grid: tuple[tuple[str, int], ...]
+    path: str
+    units: int = 1
+    segments: str = ""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Return the type code of each parameter."""
+        return tuple(
+            "map" if isinstance(parameter, TensorMap) else parameter_code(parameter)
+            for parameter in self.parameters
+        )

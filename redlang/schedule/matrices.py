@@ -1,0 +1,105 @@
+"""How the matrix products of a unit lie on warp groups: rows, columns, stages.
+
+One *row tile* of 64 rows a warp group holds the accumulators of every product of the kernel; the
+row axes share it, the last one varying fastest. Column axes lie along the registers and the four
+lanes of a quad. One more warp group, the producer, brings operands into shared memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from redlang.schedule.fragments import GROUP_ROWS
+from redlang.schedule.threads import Spread, ThreadPlan
+
+GROUP_THREADS = 128
+_QUAD_BITS = 2
+_LANE_BITS = 5
+_WARP_ROW_BITS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixPlan:
+    """Where a kernel's matrix tiles live.
+
+    Attributes:
+        rows: The row axes, slowest first, with the powers of two that their tiles are; together
+            64 rows a warp group.
+        columns: Column and contracted axes with the extent that registers and shared memory have
+            for them: the tile of a looped axis, the padded limit of a resident one.
+        stages: Tiles of a looped operand that shared memory holds.
+        min_blocks: Blocks that one SM should hold.
+    """
+
+    rows: tuple[tuple[str, int], ...]
+    columns: tuple[tuple[str, int], ...]
+    stages: int = 2
+    min_blocks: int = 1
+
+    def __post_init__(self) -> None:
+        """Check that rows fill warp groups and can be told apart by bits."""
+        for axis, tile in self.rows:
+            if axis != self.rows[0][0] and tile & (tile - 1):
+                raise ValueError(f"{tile} rows along {axis}: no power of two")
+        if self.tile_rows % GROUP_ROWS:
+            raise ValueError(f"{self.tile_rows} rows in a tile")
+
+    @property
+    def tile_rows(self) -> int:
+        """Return the rows of a unit."""
+        return prod(tile for _, tile in self.rows)
+
+    @property
+    def groups(self) -> int:
+        """Return the warp groups that compute."""
+        return self.tile_rows // GROUP_ROWS
+
+    @property
+    def threads(self) -> int:
+        """Return the threads of a block, the producer's included."""
+        return (self.groups + 1) * GROUP_THREADS
+
+    def width(self, axis: str) -> int:
+        """Return the padded extent of a row or column axis, 1 for any other."""
+        return dict((*self.columns, *self.rows)).get(axis, 1)
+
+    def warp(self) -> WarpPlan:
+        """Return how a warp's 16 rows and the columns lie in its lanes and registers."""
+        spreads = []
+        bits: dict[str, tuple[int, ...]] = {}
+        used = 0
+        for axis, tile in reversed(self.rows):
+            size = (tile & -tile).bit_length() - 1
+            own = range(used, min(used + size, _WARP_ROW_BITS))
+            used += size
+            lanes = [bit for bit in own if bit < _WARP_ROW_BITS - 1]
+            bits[axis] = tuple(bit + _QUAD_BITS for bit in lanes)
+            spreads.append(Spread(axis, 1 << len(own) >> len(lanes), 1 << len(lanes)))
+        for axis, width in self.columns:
+            bits[axis] = tuple(range(_QUAD_BITS))
+            spreads.append(Spread(axis, width // 8, 4, 2))
+        return WarpPlan(tuple(spreads), places=tuple(bits.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class WarpPlan(ThreadPlan):
+    """The lanes of one warp: several column axes share the lanes of a quad.
+
+    Attributes:
+        places: The bits of the lane's number that count along each axis.
+    """
+
+    places: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Nothing is checked: the plan of matrices was."""
+
+    @property
+    def unit_threads(self) -> int:
+        """Return the lanes of a warp."""
+        return 1 << _LANE_BITS
+
+    def bits(self, axis: str) -> tuple[int, ...]:
+        """Return the bits of the lane's number that count along `axis`, lowest first."""
+        return dict(self.places).get(axis, ())

@@ -1,0 +1,189 @@
+"""What generated CUDA text may call for matrix tiles, beside `tiles`; it imports this module as `w`.
+
+A fragment is a tile of f32 registers over a row and a column axis, spread as `schedule.fragments`
+says. Products are asynchronous: a fragment that one returns must go through `wait` first.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from redlang.schedule.fragments import SharedTile
+from redlang.targets.numba_cuda import types
+from redlang.targets.ptx.calls import body_of
+from redlang.targets.ptx.across import combined, packed_states, state_kinds, states_type
+from redlang.targets.ptx.inline import (
+    I32,
+    Context,
+    Intrinsic,
+    NumbaType,
+    Typed,
+    Values,
+    asm,
+    define,
+    define_generic,
+    pack,
+    unpack,
+)
+from redlang.targets.ptx.shared import base
+from redlang.targets.ptx.tma import (
+    barrier_arrive,
+    barrier_begin,
+    barrier_expect,
+    barrier_wait,
+    barriers_begun,
+    copies_commit,
+    copies_read,
+    copy_in,
+    copy_out,
+    prefetch_map,
+    shared_written,
+)
+from redlang.targets.ptx.wgmma import (
+    Product,
+    claim_registers,
+    operand,
+    product,
+    release_registers,
+    wait,
+)
+
+CHAINS = 4
+"""Independent partial results of a fold in a thread: enough to hide an instruction's latency, and
+few enough to cost no registers."""
+
+
+def _shared_base(
+    context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+) -> Values:
+    return base(builder)
+
+
+shared_base = define("shared_base", "u32", (), _shared_base)
+"""The address of the dynamic shared memory."""
+
+
+def _opaque(typing_context: Context, kind: NumbaType) -> Typed:
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
+        address = context.cast(builder, values[0], kind, types.uint32)
+        return asm(builder, I32, "mov.b32 $0, $1;", "=r,r", [address], effect=True)
+
+    return types.uint32(kind), generate
+
+
+opaque = define_generic("opaque", 1, _opaque)
+"""An address of which the compiler knows nothing, so that it keeps none derived from it."""
+
+
+def _warp_uniform(
+    context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+) -> Values:
+    text = "shfl.sync.idx.b32 $0, $1, 0, 31, -1;"
+    return asm(builder, I32, text, "=r,r", values, effect=True)
+
+
+warp_uniform = define("warp_uniform", "i32", ("i32",), _warp_uniform)
+"""A number that all lanes have, known to the compiler as such."""
+
+
+def fold(function: Intrinsic, counts: dict[str, int], over: str) -> Intrinsic:
+    """Return a function that combines the elements of fragments along `over`, as `tiles.fold`.
+
+    Elements are combined in a few chains, in an order that is fixed but not the elements' own:
+    `function` must be commutative.
+    """
+    body = body_of(function)
+    axes = tuple(counts)
+    place = axes.index(over)
+    inner = 1
+    for axis in axes[place + 1 :]:
+        inner *= counts[axis]
+    outer = 1
+    for axis in axes[:place]:
+        outer *= counts[axis]
+    total = outer * counts[over] * inner
+
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
+        columns = [unpack(builder, value, total) for value in values]
+        found = []
+        for start in range(outer):
+            for end in range(inner):
+                places = [(start * counts[over] + i) * inner + end for i in range(counts[over])]
+                states = [[column[at] for column in columns] for at in places]
+                chains = states[:CHAINS]
+                for number, state in enumerate(states[CHAINS:]):
+                    at = number % CHAINS
+                    chains[at] = combined(context, builder, body, chains[at], state)
+                while len(chains) > 1:
+                    pairs = zip(chains[::2], chains[1::2], strict=False)
+                    joined = [combined(context, builder, body, a, b) for a, b in pairs]
+                    chains = joined + chains[len(chains) & ~1 :]
+                found.append(chains[0])
+        return packed_states(context, builder, body, found)
+
+    result = states_type(body, outer * inner)
+    return define(body.python.__name__, result, state_kinds(body, total), generate)
+
+
+def zeros(count: int) -> Intrinsic:
+    """Return a function without arguments that gives a fragment of zeros."""
+
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
+        return pack(builder, [ir.Constant(ir.FloatType(), 0.0)] * count)
+
+    return define("zeros", types.UniTuple(types.float32, count), (), generate)
+
+
+def _weight(typing_context: Context, kind: NumbaType) -> Typed:
+    count = kind.count if isinstance(kind, types.UniTuple) else 1
+
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
+        text = "ex2.approx.ftz.f32 $0, $1;"
+        kind_ = ir.FloatType()
+        powers = [
+            asm(builder, kind_, text, "=f,f", [element])
+            for element in unpack(builder, values[0], count)
+        ]
+        return pack(builder, powers)
+
+    return kind(kind), generate
+
+
+power_of_two = define_generic("power_of_two", 1, _weight)
+"""2^x of a fragment; at most 2 ulp, subnormal results are 0."""
+
+
+__all__ = [
+    "Product",
+    "SharedTile",
+    "barrier_arrive",
+    "barrier_begin",
+    "barrier_expect",
+    "barrier_wait",
+    "barriers_begun",
+    "claim_registers",
+    "copies_commit",
+    "copies_read",
+    "copy_in",
+    "copy_out",
+    "fold",
+    "opaque",
+    "operand",
+    "power_of_two",
+    "prefetch_map",
+    "product",
+    "release_registers",
+    "shared_base",
+    "shared_written",
+    "wait",
+    "warp_uniform",
+    "zeros",
+]

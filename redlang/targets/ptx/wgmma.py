@@ -1,0 +1,239 @@
+"""Hopper's warp-group matrix products, and what has to stand around them.
+
+`product` issues one tile's product as one statement: fence, all instructions, commit. Accumulators
+and register operands pass through every statement that orders them, so that neither LLVM nor
+`ptxas` can move their uses across it; a product that `ptxas` would have to serialise shows in the
+tests as a `Potential Performance Loss`.
+
+Sources: PTX ISA, "Asynchronous warpgroup matrix multiply-accumulate", compute capability 9.0a.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from redlang.targets.numba_cuda import types
+from redlang.schedule.fragments import STEP, SharedTile, accumulators, left_operands
+from redlang.targets.ptx.inline import (
+    F32,
+    I32,
+    VOID,
+    Context,
+    Intrinsic,
+    NumbaType,
+    Values,
+    asm,
+    define,
+    instruction,
+    pack,
+    tile_type,
+    unpack,
+)
+
+_MEMORY = "~{memory}"
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """The product of one tile: 64 rows of `left` times `columns` columns of `right`.
+
+    Attributes:
+        dtype: Type of both operands, `f16` or `bf16`.
+        columns: A multiple of 8, at most 256.
+        contracted: Extent of the contracted axis, a multiple of 16.
+        right: How the right operand lies in shared memory.
+        left: How the left operand does, or None if it comes in registers.
+        accumulate: Whether to add to the accumulators.
+        rows_first: The order of fragments.
+    """
+
+    dtype: str
+    columns: int
+    contracted: int
+    right: SharedTile
+    left: SharedTile | None = None
+    accumulate: bool = False
+    rows_first: bool = True
+
+
+def product(shape: Product) -> Intrinsic:
+    """Return a function that issues a product and commits it as one group.
+
+    Its arguments: the accumulators if `shape.accumulate`, the left operand (its address in shared
+    memory, or the registers that `operand` packs), the address of the right operand. It returns
+    the accumulators, which must go through `wait` before anything reads them.
+    """
+    count = shape.columns // 2
+    registers = 0 if shape.left is not None else shape.contracted // 4
+    fragment = tile_type("f32", count)
+    kinds: list[NumbaType] = [fragment] if shape.accumulate else []
+    kinds += ["u32" if shape.left is not None else tile_type("i32", registers), "u32"]
+    order = _order(shape.columns, shape.rows_first)
+    text = _text(shape)
+
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
+        *before, left, right = values
+        if before:
+            given = unpack(builder, before[0], count)
+            held = [given[place] for place in order]
+        else:
+            held = [ir.Constant(F32, ir.Undefined)] * count
+        operands = [left] if shape.left is not None else unpack(builder, left, registers)
+        constraints = ["=f"] * count + [str(number) for number in range(count)]
+        constraints += ["r"] * (len(operands) + 1) + [_MEMORY]
+        result = ir.LiteralStructType([F32] * count)
+        arguments = [*held, *operands, right]
+        raw = asm(builder, result, text, ",".join(constraints), arguments, effect=True)
+        return _arranged(builder, raw, order)
+
+    return define("product", fragment, kinds, generate)
+
+
+def _order(columns: int, rows_first: bool) -> list[int]:
+    """Return, for each accumulator, which element of a fragment it is."""
+    return [place.index(columns, rows_first=rows_first) for place in accumulators(columns)]
+
+
+def _arranged(builder: ir.IRBuilder, raw: ir.Value, order: Sequence[int]) -> ir.Value:
+    found: list[ir.Value | None] = [None] * len(order)
+    for number, place in enumerate(order):
+        found[place] = builder.extract_value(raw, number)
+    return pack(builder, [value for value in found if value is not None])
+
+
+def _text(shape: Product) -> str:
+    """Return the PTX of a whole product: addresses to descriptors, then one instruction a step."""
+    count = shape.columns // 2
+    first = 2 * count
+    steps = shape.contracted // STEP
+    lines = [
+        ".reg .pred add, none;",
+        ".reg .b32 word;",
+        ".reg .b64 left, right, l, r;",
+        "mov.b32 word, 0;",
+        "setp.eq.u32 add, word, 0;",
+        "setp.ne.u32 none, word, 0;",
+    ]
+    registers = 1 if shape.left is not None else shape.contracted // 4
+    if shape.left is not None:
+        lines += _descriptor("left", f"${first}", shape.left)
+    lines += _descriptor("right", f"${first + registers}", shape.right)
+    lines.append("wgmma.fence.sync.aligned;")
+    outputs = ", ".join(f"${number}" for number in range(count))
+    name = f"m64n{shape.columns}k{STEP}.f32.{shape.dtype}.{shape.dtype}"
+    for step in range(steps):
+        if shape.left is not None:
+            lines.append(f"add.s64 l, left, {shape.left.step_offset(step) >> 4};")
+            left = "l"
+            flags = f"1, 1, {int(not shape.left.contracted)}, {int(not shape.right.contracted)}"
+        else:
+            words = (f"${first + 4 * step + number}" for number in range(4))
+            left = "{" + ", ".join(words) + "}"
+            flags = f"1, 1, {int(not shape.right.contracted)}"
+        lines.append(f"add.s64 r, right, {shape.right.step_offset(step) >> 4};")
+        added = "add" if step or shape.accumulate else "none"
+        lines.append(
+            f"wgmma.mma_async.sync.aligned.{name} {{{outputs}}}, {left}, r, {added}, {flags};"
+        )
+    lines.append("wgmma.commit_group.sync.aligned;")
+    return "{ " + " ".join(lines) + " }"
+
+
+def _descriptor(name: str, address: str, tile: SharedTile) -> list[str]:
+    """Return PTX that makes a matrix descriptor of a shared-memory address."""
+    return [
+        f"shr.u32 word, {address}, 4;",
+        "and.b32 word, word, 0x3FFF;",
+        f"cvt.u64.u32 {name}, word;",
+        f"or.b64 {name}, {name}, {hex(tile.descriptor())};",
+    ]
+
+
+def operand(dtype: str, columns: int, *, rows_first: bool = True) -> Intrinsic:
+    """Return a function that rounds a fragment to 16 bits and packs it as a left operand."""
+    pairs = left_operands(columns)
+    kind = "bf16x2" if dtype == "bf16" else "f16x2"
+
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
+        elements = unpack(builder, values[0], columns // 2)
+        words = []
+        for pair in pairs:
+            low, high = (elements[p.index(columns, rows_first=rows_first)] for p in pair)
+            text = f"cvt.rn.{kind}.f32 $0, $1, $2;"
+            words.append(asm(builder, I32, text, "=r,f,f", [high, low]))
+        return pack(builder, words)
+
+    result = tile_type("i32", columns // 4)
+    return define("operand", result, [tile_type("f32", columns // 2)], generate)
+
+
+def wait(pending: int, *counts: int) -> Intrinsic:
+    """Return a function that waits until at most `pending` committed products are in flight.
+
+    Args:
+        pending: Products that may go on; only those issued since the last `wait(0)`.
+        *counts: Registers of the fragments that pass through: those that are now complete.
+
+    Returns:
+        A function of the fragments that returns them (a tuple if there are several).
+    """
+    total = sum(counts)
+    kinds = [tile_type("f32", count) for count in counts]
+    text = f"wgmma.wait_group.sync.aligned {pending};"
+
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
+        elements = [
+            element
+            for value, count in zip(values, counts, strict=True)
+            for element in unpack(builder, value, count)
+        ]
+        passed = through(builder, text, elements)
+        tiles = []
+        for count in counts:
+            tiles.append(pack(builder, passed[:count]))
+            passed = passed[count:]
+        if len(tiles) == 1:
+            return tiles[0]
+        if not tiles:
+            return context.get_dummy_value()
+        return context.make_tuple(builder, signature.return_type, tiles)
+
+    result = "void" if not total else kinds[0] if len(kinds) == 1 else types.Tuple(kinds)
+    return define("wait", result, kinds, generate)
+
+
+def through(builder: ir.IRBuilder, text: str, elements: Sequence[ir.Value]) -> list[ir.Value]:
+    """Emit a statement that all these f32 or i32 registers pass through unchanged."""
+    if not elements:
+        asm(builder, VOID, text, _MEMORY, [], effect=True)
+        return []
+    letters = ["f" if element.type == F32 else "r" for element in elements]
+    constraints = [f"={letter}" for letter in letters]
+    constraints += [*map(str, range(len(elements))), _MEMORY]
+    if len(elements) == 1:
+        kind = elements[0].type
+        return [asm(builder, kind, text, ",".join(constraints), elements, effect=True)]
+    result = ir.LiteralStructType([element.type for element in elements])
+    raw = asm(builder, result, text, ",".join(constraints), elements, effect=True)
+    return [builder.extract_value(raw, number) for number in range(len(elements))]
+
+
+def claim_registers(count: int) -> Intrinsic:
+    """Return a statement with which a warp group raises its registers a thread to `count`."""
+    text = f"setmaxnreg.inc.sync.aligned.u32 {count};"
+    return instruction("claim_registers", "void", (), text, _MEMORY, effect=True)
+
+
+def release_registers(count: int) -> Intrinsic:
+    """Return a statement with which a warp group lowers its registers a thread to `count`."""
+    text = f"setmaxnreg.dec.sync.aligned.u32 {count};"
+    return instruction("release_registers", "void", (), text, _MEMORY, effect=True)
