@@ -65,7 +65,9 @@ def _argument(call: _Call, parameter: syntax.Parameter, value: Value) -> Value:
         case syntax.ArrayAnnotation() as annotation:
             return _array(call, parameter, annotation, value)
         case None:
-            return value
+            raise AxisError(
+                f"parameter {parameter.name} of kernel {call.name} has no annotation", span=span
+            )
 
 
 def _renamed(caller: Frame, function: syntax.Function, node: syntax.Call) -> dict[str, str]:

@@ -107,12 +107,6 @@ def _binary(frame: Frame, node: syntax.Binary) -> Expr | None:
     if node.op in ("and", "or"):
         for operand in operands:
             require_bool(operand, node.op, "compare it: (x != 0)")
-    if node.op not in _BINARY:
-        raise KernelSyntaxError(
-            f"{node.op} has no meaning here",
-            hint="a sum of products is sum[d](a * b)" if node.op == "@" else "",
-            span=node.span,
-        )
     return frame.draft.apply(_BINARY[node.op], *operands, span=frame.at(node.span))
 
 
@@ -238,6 +232,7 @@ def _call(frame: Frame, node: syntax.Call) -> Called:
         return _builtin(frame, node)
     entity = names.function(frame, text, node.function.span)
     if isinstance(entity, outside.UserMonoid):
+        _check_reduces(frame, node)
         operands, axes = _several(frame, node.arguments), calls.reduced_axes(frame, node)
         if operands is None or axes is None:
             return None
@@ -255,12 +250,17 @@ def _builtin(frame: Frame, node: syntax.Call) -> Expr | Reduce | None:
         raise AxisError(
             "axis declares an axis and stands alone", hint="n = axis(16 * size(p))", span=node.span
         )
-    if text in REDUCERS and frame.inline:
-        raise UnknownNameError("a monoid's methods reduce nothing", span=node.span)
+    if text in REDUCERS:
+        _check_reduces(frame, node)
     operands = _several(frame, node.arguments)
     if text in REDUCERS:
         return calls.reduction(frame, node, calls.reduced_axes(frame, node), operands)
     return calls.builtin(frame, node, operands)
+
+
+def _check_reduces(frame: Frame, node: syntax.Call) -> None:
+    if frame.inline:
+        raise UnknownNameError("a monoid's methods reduce nothing", span=node.span)
 
 
 def _argument(frame: Frame, node: syntax.Expr) -> Value:

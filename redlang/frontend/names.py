@@ -25,7 +25,7 @@ from redlang.ir.program import Expr, Ref, ScalarParam
 from redlang.ir.types import BOOL, F64, I64, DType
 from redlang.source import Span
 
-Callable: TypeAlias = outside.Macro | outside.Callee | outside.UserMonoid
+Inlined: TypeAlias = outside.Macro | outside.Callee | outside.UserMonoid
 
 _CAPTURED: dict[str, DType] = {"bool": BOOL, "int": I64, "float": F64}
 
@@ -110,7 +110,7 @@ def array(frame: Frame, text: str, span: Span) -> ArrayView | Tuple | None:
     )
 
 
-def function(frame: Frame, text: str, span: Span) -> Callable:
+def function(frame: Frame, text: str, span: Span) -> Inlined:
     """Return the macro, kernel or monoid that a call names, and note that it is used.
 
     Raises:
@@ -157,8 +157,6 @@ def _value(frame: Frame, text: str, value: Value, span: Span) -> Expr | None:
         case ArrayView():
             return read(frame.draft, value, frame.at(span))
         case Tuple(parts):
-            if len(parts) == 1:
-                return parts[0]
             raise DTypeError(
                 f"{text} has {len(parts)} parts",
                 hint=f"take it apart: {letters(len(parts))} = {text}",

@@ -56,12 +56,6 @@ def check_axes(op: str, axes: Sequence[str], operands: Sequence[Expr], span: Spa
     for position, axis in enumerate(axes):
         if axis in axes[:position]:
             raise AxisError(f"{op} names axis {axis} twice", hint="once is enough", span=span)
-        if axis.isdigit() or axis.partition(".")[0].isdigit():
-            raise AxisError(
-                f"the axis of extent {axis} has no name and cannot be reduced",
-                hint=f"name it where it is declared: i={axis.partition('.')[0]}",
-                span=span,
-            )
         if not any(axis in operand.type.axes for operand in operands):
             raise AxisError(
                 f"{op} reduces axis {axis}, which its operand does not have "

@@ -102,7 +102,6 @@ def _annotated(
     frame: Frame, value: Expr, annotation: syntax.ArrayAnnotation, place: Span
 ) -> tuple[Dim, ...]:
     """Return the dimensions that an annotation lists, and check that they hold the value's axes."""
-    draft = frame.draft
     unnamed = [axis for axis in value.type.axes if anonymous(axis)]
     dims = tuple(
         Dim(tuple(_axis(frame, spec, unnamed) for spec in dim.axes)) for dim in annotation.dims
@@ -116,9 +115,6 @@ def _annotated(
             hint=_missing_hint(frame, missing[0]),
             span=place,
         )
-    for axis in listed:
-        if axis not in draft.axes:
-            raise AxisError(f"the extent of axis {axis} is not known", span=annotation.span)
     return dims
 
 

@@ -39,7 +39,8 @@ def strong(
     expr = _without_axes(frame, parameter, value, span)
     if isinstance(expr, Poison):
         return expr
-    check_kind(frame, parameter, dtype, expr)
+    if expr.type.dtype is BOOL or DTYPES[dtype].kind != "float":
+        check_kind(frame, parameter, dtype, expr)
     expr = coerce(expr, compute_type(element_type(dtype, parameter.span)))
     return cast(expr, DTYPES[dtype], frame.at(span))
 

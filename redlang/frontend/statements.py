@@ -24,16 +24,13 @@ def body(frame: Frame) -> tuple[Expr | None, ...]:
     """Resolve the statements of a body and return its results; None stands for a mistake."""
     results: tuple[Expr | None, ...] = ()
     for statement in frame.function.body:
-        try:
-            match statement:
-                case syntax.Assign():
-                    _assign(frame, statement)
-                case syntax.Return():
-                    results = _returned(frame, statement)
-                case _:
-                    assert_never(statement)
-        except RedlangError as error:
-            frame.report(error, statement.span)
+        match statement:
+            case syntax.Assign():
+                _assign(frame, statement)
+            case syntax.Return():
+                results = _returned(frame, statement)
+            case _:
+                assert_never(statement)
     return results
 
 

@@ -58,6 +58,7 @@ def test_a_parameter_may_be_read_at_another_axis():
         ("m % 9", "x[m % 9?]"),
         ("clip(i, 0, 7)", "x[clip(i[m], 0, 7)]"),
         ("minimum(i, 7)", "x[minimum(i[m], 7)?]"),
+        ("clip(i, i, 7)", "x[clip(i[m], i[m], 7)?]"),
         ("k", "x[k]"),
         ("k + 5", "x[k + 5?]"),
         ("k + 4", "x[k + 4]"),
@@ -72,6 +73,10 @@ def test_a_parameter_may_be_read_at_another_axis():
 def test_a_subscript_of_a_literal_axis_is_guarded_unless_it_is_proved_inside(subscripts, read):
     parameters = 'x: "8", y: "k=4"'
     assert load(f"x[{subscripts}]", f'{parameters}, i: "i32[m]"') == read
+
+
+def test_an_unsigned_subscript_is_an_int64():
+    assert load("x[i, d]", 'x: "n d", i: "u64[m]"') == "x[int(i[m])?, d]"
 
 
 def test_a_remainder_by_the_extent_itself_is_inside():
@@ -155,4 +160,5 @@ def test_only_array_parameters_take_subscripts():
 
 def test_mistakes_in_subscripts_are_reported_once():
     assert mistake("return x[m, foo + 1]")[0].startswith("foo is no parameter")
-    assert mistake("y = exp(foo)\nreturn y[m, n]")[0].startswith("foo is no parameter")
+    assert mistake("return x[foo, n]" + " + bar(1)")[0].startswith("there is no function bar")
+    assert mistake("y = exp(foo)\nreturn y[m + 1, n]")[0].startswith("foo is no parameter")

@@ -162,6 +162,46 @@ def test_a_macro_may_make_the_axis_that_it_is_given_through_another():
     )
 
 
+def test_a_macro_may_make_an_axis_deep_inside_an_expression():
+    inner = Outside(
+        '@redlang.function(axes="e j")\ndef top(p):\n    v, i = topk[e:j](p, 2)\n    return v'
+    )
+    for expression in ("-top[a, b](p)", "where(1 < top[a, b](p), 1, 0)", "exp(1 + top[a, b](p))"):
+        outer = Outside(
+            f'@redlang.function(axes="a b")\ndef best(p):\n    return {expression}', top=inner
+        )
+        lines = body("return any[j](best[n, j](x) > 0)", names={"best": outer})
+        assert lines[0].startswith("top.v: f32[m j], top.i: i64[m j] = topk[n:j](x[m, n], 2)")
+
+
+def test_an_axis_must_be_made_before_it_is_used():
+    early = Outside(
+        '@redlang.function(axes="e j")\ndef early(p):\n    a = sum[j](p)\n'
+        "    v, i = topk[e:j](p, 2)\n    return v"
+    )
+    ((line, _, problem, _),) = mistakes(
+        'def f(x: "m n"):\n    return early[n, j](x)', {"early": early}
+    )
+    assert (line, problem) == (3, "j is no axis yet where early uses it as j")
+
+
+def test_an_axis_that_no_macro_makes_is_none():
+    inner = Outside('@redlang.function(axes="e j")\ndef top(p):\n    return sum[e](p)')
+    outer = Outside(
+        '@redlang.function(axes="a b")\ndef best(p):\n    return top[a, b](p)', top=inner
+    )
+    problem, hint = mistake("return best[n, j](x)", names={"best": outer})
+    assert (problem, hint) == ("j is no axis of this kernel", "axes are m, n")
+
+
+def test_a_set_of_axes_cannot_be_made():
+    macro = Outside(
+        '@redlang.function(axes="j")\ndef top(p):\n    v, i = topk[k:j](p, 2)\n    return v'
+    )
+    found = mistakes('def f(x: "m n"):\n    return top[m, n](x)', {"top": macro})
+    assert "j stands for several axes here" in [problem for _, _, problem, _ in found]
+
+
 def test_an_axis_that_a_macro_declares_is_its_own():
     macro = Outside("@redlang.function\ndef spread(x):\n    k = axis(3)\n    return sum[k](x * k)")
     kernel = program('def f(x: "k"):\n    return spread(x) + spread(sum[k](x))', {"spread": macro})
@@ -250,6 +290,23 @@ def f(q: "b i d", k: "b j d", v: "b j e") -> "b i e":
     assert found[0][2] == "kernel attention has no axis o"
 
 
+def test_one_axis_of_a_kernel_is_one_axis():
+    macro = Outside(
+        '@redlang.function(axes="l")\ndef g(x):\n    return norm[n:l](x)',
+        norm=Outside('@redlang.kernel\ndef norm(x: "n"):\n    return x / sum[n](x)'),
+    )
+    assert mistake("return g[m, n](x)", names={"g": macro})[0] == (
+        "l stands for several axes, and n is one"
+    )
+
+
+def test_a_called_kernel_has_annotations():
+    bare = Outside("@redlang.kernel\ndef bare(x):\n    return x")
+    assert mistake("return bare(x)", names={"bare": bare})[0] == (
+        "parameter x of kernel bare has no annotation"
+    )
+
+
 def test_a_kernels_arguments_may_be_computed():
     lines = body(
         "return attention(q * 2, exp(k), k)",
@@ -307,6 +364,12 @@ def test_anonymous_axes_of_a_kernel_match_by_extent():
 
 
 def test_a_mistake_in_an_argument_is_reported_once():
+    typed = Outside(
+        '@redlang.kernel\ndef typed(x: "n", s: "f32[]", r: float):\n    return x * s * r'
+    )
+    for call in ("typed(x, foo, 1)", "typed(x, 1, foo)", "scaled(x, shift=foo)"):
+        names = {"typed": typed, "scaled": SCALED}
+        assert mistake(f"return {call}", 'x: "n"', names)[0].startswith("foo is no parameter")
     problem, _ = mistake(
         "return attention(foo, k, v)", 'k: "b n d", v: "b n e"', {"attention": ATTENTION}
     )

@@ -162,6 +162,47 @@ def test_mistakes_in_a_monoid(methods, problem):
     assert found[0][2] == problem
 
 
+def test_mistakes_in_each_method_are_reported_once():
+    for methods in (
+        "    def init():\n        return foo\n" + COMBINE,
+        INIT + COMBINE + "    def lift(x):\n        return foo\n",
+        INIT + COMBINE + "    def finish(a):\n        return foo\n",
+        INIT + "    def combine(a, b):\n        return foo\n",
+    ):
+        problem, hint = mistake("return m[n](x)", 'x: "n"', {"m": monoid(methods)})
+        assert problem.startswith("foo is no parameter")
+        assert "is used by m" in hint
+
+
+def test_a_state_may_be_renamed_and_read_by_part():
+    text = """
+@redlang.monoid
+class pair:
+    def init():
+        return 0, 0
+
+    def lift(x):
+        return x, 1
+
+    def combine(a, b):
+        c = a
+        return c[0] + b[0], c[1] + b[{part}]
+"""
+    lines = body("s, n0 = pair[n](x)\nreturn s", 'x: "n"', {"pair": Outside(text.format(part=1))})
+    assert lines[3] == "combine a.0 + b.0, a.1 + b.1"
+    problem, _ = mistake(
+        "s, n0 = pair[n](x)\nreturn s", 'x: "n"', {"pair": Outside(text.format(part=2))}
+    )
+    assert problem == "b has parts 0 to 1"
+
+
+def test_a_monoid_does_not_use_another():
+    outer = monoid(INIT + "    def combine(a, b):\n        return larger[n](a)\n")
+    outer.names["larger"] = Outside(GCD)
+    problem, _ = mistake("return m[n](x)", 'x: "n"', {"m": outer})
+    assert problem == "a monoid's methods reduce nothing"
+
+
 def test_a_monoid_reduces_axes_of_its_operands():
     larger = {"larger": Outside(GCD)}
     assert mistake("return larger[n](x)", 'x: "m", y: "n"', larger)[0] == (

@@ -11,7 +11,7 @@ from redlang.frontend.syntax import Function
 from redlang.ir.printing import to_text
 from redlang.ir.program import Literal, Reduce
 from redlang.source import SourceText
-from tests.frontend.resolving import body, mistake, mistakes, program, resolution, value
+from tests.frontend.resolving import Outside, body, mistake, mistakes, program, resolution, value
 
 ATTENTION = """
 def attention(q: "b h m d", k: "b h n d", v: "b h n e") -> "b h m e":
@@ -150,6 +150,19 @@ def test_reducing_an_axis_that_the_operand_lacks_is_an_error_with_a_hint():
     assert hint == "the sum of something constant along n is size(n) * ..."
 
 
+@pytest.mark.parametrize(
+    ("op", "operand", "hint"),
+    [
+        ("prod", "y", "the product of something constant along n is (...) ** size(n)"),
+        ("count", "y > 0", "something constant along n counts where(..., size(n), 0) times"),
+        ("max", "y", "the max of something constant along n is that value itself"),
+        ("argmax", "y", ""),
+    ],
+)
+def test_reducing_a_constant_gets_a_hint(op, operand, hint):
+    assert mistake(f"return {op}[n]({operand})", 'x: "m n", y: "m"')[1] == hint
+
+
 def test_index_expressions_and_masks_carry_their_axis():
     assert value("sum[n](n)") == "i64[] sum.1"
     assert body("return count[n](n <= m)")[0] == "count.1: i64[m] = count[n](n <= m)"
@@ -174,6 +187,27 @@ def test_topk_makes_a_named_axis():
         "return f32[m] sum.1",
         "return i64[m j] i",
     ]
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        ("topk[n:m](x, 2)", "topk makes axis m of extent 2, and m is an axis already"),
+        ("topk[n:j](y, 4)", "the operand of topk has axis j already"),
+        ("topk[n:a](x, 2)", "a is a value and cannot name an axis"),
+        ("topk[n:exp](x, 2)", "exp is a builtin of redlang and cannot name an axis"),
+        ("topk[m:k, n](x, 2)", "topk makes one axis, named behind the last: topk[h, w:j]"),
+        ("topk[m:k, n:l](x, 2)", "topk makes one axis, named behind the last: topk[h, w:j]"),
+    ],
+)
+def test_what_topk_cannot_name(call, problem):
+    statements = f"a = x\nv, i = {call}\nreturn v"
+    assert mistake(statements, 'x: "m n", y: "n j=4"')[0] == problem
+
+
+def test_topk_may_use_an_axis_of_its_extent_again():
+    lines = body("v, i = topk[n:j](x, 4)\nw, k = topk[n:j](-x, 4)\nreturn sum[j](v * w)")
+    assert lines[2] == "sum.1: f32[m] = sum[j](v * w)"
 
 
 def test_topk_makes_an_anonymous_axis_that_matches_a_literal():
@@ -260,6 +294,9 @@ def test_what_an_axis_cannot_be_declared_from(extent, problem):
 def test_an_axis_is_declared_by_a_statement_of_its_own():
     assert mistake("return x + axis(3)")[0] == "axis declares an axis and stands alone"
     assert mistake("n = axis(3)\nreturn n")[0] == "n is an axis and cannot be assigned"
+    for statement in ("k = axis(1, 2)", "a, b = axis(3)", "k = axis[n](3)", "k = axis(size=3)"):
+        assert mistake(f"{statement}\nreturn x")[0] == "axis declares one axis from one extent"
+    assert mistake("k = axis(foo)\nreturn k")[0].startswith("foo is no parameter")
     assert (
         mistake("k = x\nk = axis(3)\nreturn x")[0] == "k is a local already and cannot be an axis"
     )
@@ -320,6 +357,10 @@ def test_the_diagonal_is_a_subscript():
 def test_an_axis_named_by_subscripts_has_one_extent():
     kernel = program('def f(x: "m 4", y: "n") -> "i":\n    return x[0, i] * y[i]')
     assert to_text(kernel).splitlines()[3] == "  axes m >= 1, 4, n=4, i=4"
+    kernel = program('def f(x: "4", y: "n") -> "i":\n    return y[i] * x[i] * y[i]')
+    assert to_text(kernel).splitlines()[3] == "  axes 4, n=4, i=size(n)"
+    lines = body("return fill(x[i] * y[i], 0)", 'x: "(t g=4)", y: "t"')
+    assert lines == ["return f32[i] fill(x[i // size(g), i % size(g)] * y[i?], 0.0)"]
     problem, _ = mistake("return x[0, i] * y[i]", 'x: "m 4", y: "5"')
     assert problem == "i has extent 4, and 5 has extent 5"
 
@@ -384,6 +425,11 @@ def test_an_empty_annotation_is_zero_dimensional():
     assert kernel.results[0].dtype.name == "f16"
 
 
+def test_an_axis_stands_once_in_a_result():
+    found = mistakes('def f(x: "m n") -> "m m":\n    return x')
+    assert found[0][:3] == (1, 23, "axis m stands twice in one annotation")
+
+
 def test_a_result_is_broadcast_along_an_annotated_axis_that_it_lacks():
     kernel = program('def f(x: "m n") -> "m n k=3 2":\n    return sum[n](x)')
     assert kernel.results[0].axes == ("m", "n", "k", "2")
@@ -392,6 +438,9 @@ def test_a_result_is_broadcast_along_an_annotated_axis_that_it_lacks():
 
 def test_size_takes_named_axes():
     assert value("size(n) * size(m, n)") == "i64[] size(n) * (size(m) * size(n))"
+    assert mistake("return size()")[0] == "size takes an axis in parentheses"
+    assert mistake("return size[n](n)")[0] == "size takes an axis in parentheses"
+    assert mistake("return size(n + 1)")[0] == "size takes an axis, and this is none"
     problem, hint = mistake("return size(x)")
     assert problem == "size takes an axis, and x is none"
     assert hint == "axes are m, n"
@@ -523,6 +572,21 @@ def test_an_array_from_outside_should_be_a_parameter():
     assert hint == 'make it a parameter: w: "m n"'
 
 
+def test_an_indexed_array_from_outside_should_be_a_parameter():
+    assert mistake("return x * w[m]", names={"w": np.ones(3)})[0] == (
+        "w is an array from outside the kernel"
+    )
+
+
+def test_a_macro_or_kernel_is_no_value():
+    macro = Outside("@redlang.function\ndef g(x):\n    return x")
+    assert mistake("return x * g", names={"g": macro})[0] == (
+        "g is a function and stands here without a call"
+    )
+    own = Outside('@redlang.kernel\ndef f(x: "n"):\n    return x')
+    assert mistake("return x * f", names={"f": own})[0].startswith("f is no parameter")
+
+
 def test_other_things_from_outside_are_named():
     assert mistake("return x * w", names={"w": [1, 2]})[0] == (
         "w is a list, and only numbers can be used from outside"
@@ -627,6 +691,9 @@ def test_the_number_of_targets_must_match_the_values():
     problem, hint = mistake("a = topk[n:j](x, 2)\nreturn a")
     assert problem == "2 values are assigned to 1 name"
     assert hint == "topk gives values and indices: v, i = topk[e](p, 8)"
+    problem, hint = mistake("i = argmax[m, n](x)\nreturn i")
+    assert problem == "2 values are assigned to 1 name"
+    assert hint == "argmax over 2 axes gives one index for each"
 
 
 def test_results_list_every_axis_of_their_value():

@@ -94,3 +94,4 @@ def test_a_functions_scope_is_its_closure_and_its_module():
     inner = 2.5
     assert scope.find("inner") == Number(2.5, "float")
     assert set(ClosureNames(function)) == {"inner", "later"}
+    assert len(ClosureNames(function)) == 2

@@ -134,6 +134,26 @@ def test_bools_count_as_integers_in_arithmetic():
     assert body("return max[n](x > 0)", 'x: "n"')[0] == "any.1: bool[] = any[n](x[n] > 0.0)"
 
 
+def test_bools_stay_bools_where_they_can():
+    parameters = 'c: "bool[n]", d: "bool[n]", i: "i32[n]"'
+    assert computed("c == d", parameters) == "bool"
+    assert value("c < d", parameters) == "bool[n] int(c[n]) < int(d[n])"
+    assert computed("where(c, c, d)", parameters) == "bool"
+    assert computed("fill(where(c, d), True)", parameters) == "bool"
+    assert computed("+c", parameters) == "i64"
+    assert value("True + i", parameters) == "i64[n] 1 + i[n]"
+    assert computed("c ^ d", parameters) == "bool"
+
+
+def test_integers_have_bits():
+    assert value("(i & 3) | (~i ^ 1)", 'i: "i32[n]"') == "i64[n] i[n] & 3 | ~i[n] ^ 1"
+    assert computed("i & 3", 'i: "u64[n]"') == "u64"
+
+
+def test_a_test_of_an_integer_is_one_of_a_float():
+    assert value("isnan(i)", 'i: "i32[n]"') == "bool[n] isnan(float(i[n]))"
+
+
 def test_literals_take_the_type_of_what_they_meet():
     expr = result("x * 2", 'x: "f64[n]"').value
     assert expr.arguments[1] == Literal(2.0, Type(F64, weak=True))

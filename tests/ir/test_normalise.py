@@ -103,6 +103,16 @@ def test_choices_by_literals_cost_nothing():
     assert found[1] == "sum.1: f32[m] = sum[n](chosen.y) if x[m, n] > 0.0"
 
 
+def test_filling_what_is_always_there_does_nothing():
+    found = of("a = chosen(x)\nreturn fill(a, 0)", names={"chosen": CHOOSING})
+    assert found == ["chosen.y: f32[m n] = x[m, n] * 2.0", "return f32[m n] chosen.y"]
+
+
+def test_conjunctions_are_taken_apart():
+    found = of("s = where((n <= m) & (x > 0), x)\nreturn sum[n](where(n <= m, s))")
+    assert found[-2] == "sum.1: f32[m] = sum[n](s) if (n <= m) & (x[m, n] > 0.0)"
+
+
 def test_what_no_result_needs_is_left_out():
     assert of("a = exp(x)\nb = sum[n](a)\nreturn x + 1") == ["return f32[m n] x[m, n] + 1.0"]
 
