@@ -1,0 +1,261 @@
+"""Fusion as a whole: random cascades, how stages are grouped, and what each mode does."""
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from redlang.algebra.fuse import fuse
+from redlang.algebra.verdicts import Fused, Refuted, Undecided
+from redlang.ir.interpret import interpret
+from redlang.ir.verify import verify, verify_sweep
+from tests.algebra.cascades import Cascade, inputs
+from tests.algebra.programs import fused, kernel, oracle, program_of
+
+
+def stages_of(fusion):
+    return [sweep.stages for sweep in fusion.sweeps]
+
+
+def fusion_of(parameters, *lines, dtypes=None, mode="auto"):
+    return fuse(program_of(kernel(parameters, *lines), dtypes), mode=mode)
+
+
+def cascade(seed, **options):
+    choose = random.Random(seed).choice
+    return Cascade(choose, stages=choose((2, 3, 4)), **options)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    extent=st.sampled_from([0, 1, 5, 23]),
+    tile=st.sampled_from([1, 3, 8, 64]),
+    segments=st.sampled_from([1, 2, 5]),
+    mode=st.sampled_from(["auto", "auto", "never", "always"]),
+)
+def test_sweeps_give_the_unfused_value(seed, extent, tile, segments, mode):
+    program = program_of(cascade(seed).text, {"c": "bool"})
+    arrays = inputs(np.random.default_rng(seed), n=extent)
+    fusion = fuse(program, mode=mode)
+    verify(fusion.program, "normalised")
+    for sweep in fusion.sweeps:
+        verify_sweep(sweep, fusion.program)
+    actual = fused(fusion, arrays, tile=tile, segments=segments)
+    # In f64 what remains is cancellation, which `always` admits.
+    bar = 1e-5 if mode == "always" else 1e-8
+    for a, e in zip(actual, oracle(program, arrays), strict=True):
+        a, e = np.asarray(a, np.float64), np.asarray(e, np.float64)
+        np.testing.assert_array_equal(np.isfinite(a), np.isfinite(e))
+        a, e = a[np.isfinite(e)], e[np.isfinite(e)]
+        assert np.all(np.abs(a - e) <= bar * np.maximum(np.abs(e), 1))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    tile=st.sampled_from([1, 3, 8, 64]),
+    segments=st.sampled_from([1, 2, 5]),
+    mode=st.sampled_from(["auto", "never"]),
+)
+def test_nan_and_inf_show_where_they_do_unfused(seed, tile, segments, mode):
+    program = program_of(cascade(seed).text, {"c": "bool"})
+    arrays = inputs(np.random.default_rng(seed), special=0.03)
+    expected = [
+        np.broadcast_to(np.asarray(e, np.float64), 4)
+        for e in interpret(program, arrays, precision="declared")
+    ]
+    fusion = fuse(program, mode=mode)
+    actual = fused(fusion, arrays, tile=tile, segments=segments, precision="declared")
+    # 1e30 stands for "within 2^24 of overflow", with room for what is multiplied on the way.
+    ordinary = np.logical_and.reduce([np.isfinite(e) & (np.abs(e) < 1e30) for e in expected])
+    for a, e in zip(actual, expected, strict=True):
+        a = np.broadcast_to(np.asarray(a, np.float64), 4)
+        np.testing.assert_array_equal(np.isfinite(a)[ordinary], np.isfinite(e)[ordinary])
+        assert not np.any(np.isfinite(a) & ~np.isfinite(e))
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10**6), mode=st.sampled_from(["auto", "always", "never"]))
+def test_every_stage_is_finished_once_and_reads_what_is_finished(seed, mode):
+    fusion = fuse(program_of(cascade(seed).text, {"c": "bool"}), mode=mode)
+    finished = [name for sweep in fusion.sweeps for name in sweep.stages]
+    reductions = [v.stage for v in fusion.verdicts]
+    assert sorted(finished) == sorted(reductions)
+    for sweep in fusion.sweeps:
+        assert {let.name for let in sweep.finish} >= set(sweep.stages)
+        states = {state.name for state in sweep.states}
+        assert {commit.state for commit in sweep.commits} == states
+        assert {commit.state for commit in sweep.merge_commits} == states
+
+
+def test_no_stage_is_fused_without_a_proof():
+    for seed in range(12):
+        for verdict in fuse(program_of(cascade(seed).text, {"c": "bool"})).verdicts:
+            if isinstance(verdict, Fused):
+                assert verdict.proof.method
+            else:
+                assert isinstance(verdict, Refuted | Undecided)
+                assert verdict.obligation
+
+
+def test_independent_stages_share_a_sweep_where_axes_agree():
+    fusion = fusion_of(
+        'x: "m n", y: "m n", z: "k n"',
+        "return sum[n](x), max[n](y), sum[n](z)",
+    )
+    assert stages_of(fusion) == [("sum.1", "max.1"), ("sum.2",)]
+
+
+def test_sums_inside_a_cascade_have_a_sweep_of_their_own():
+    fusion = fusion_of(
+        'q: "m d", k: "n d"',
+        "s = sum[d](q * k)",
+        "return sum[n](exp(s - max[n](s)))",
+    )
+    assert stages_of(fusion) == [("s",), ("max.1", "sum.1")]
+
+
+def test_two_means_join_for_their_covariance():
+    fusion = fusion_of(
+        'x: "m n", y: "k n"',
+        "u = mean[n](x)",
+        "v = mean[n](y)",
+        "return sum[n]((x - u) * (y - v))",
+    )
+    assert len(fusion.sweeps) == 1
+
+
+def test_what_reads_a_result_through_other_axes_waits():
+    fusion = fusion_of(
+        'x: "m n"',
+        "t = max[n](x)",
+        "return sum[n](exp(x - max[m](t)))",
+    )
+    assert stages_of(fusion) == [("t",), ("max.1",), ("sum.1",)]
+
+
+def test_a_refuted_stage_carries_what_follows_it():
+    fusion = fusion_of(
+        'x: "m n", v: "m n"',
+        "s = sum[n](x * x)",
+        "p = exp((x - max[n](x)) / s)",
+        "return sum[n](p * v) / sum[n](p)",
+    )
+    assert stages_of(fusion) == [("s", "max.1"), ("sum.1", "sum.2")]
+
+
+def test_never_gives_each_dependent_stage_its_own_sweep():
+    fusion = fusion_of(
+        'x: "m n"',
+        "t = max[n](x)",
+        "z = sum[n](exp(x - t))",
+        "return sum[n](exp(x - t) / z * x), min[n](x)",
+        mode="never",
+    )
+    assert stages_of(fusion) == [("t", "min.1"), ("z",), ("sum.1",)]
+
+
+def test_a_sum_over_more_axes_than_what_it_reads_is_split():
+    fusion = fusion_of(
+        'w: "n", r: "n c"',
+        "u = sum[n](w * r) / sum[n](w)",
+        "return sum[n, c](w * (r - u) ** 2)",
+    )
+    assert stages_of(fusion)[-1] == ("sum.3",)
+    assert "sum.3.inner" in stages_of(fusion)[0]
+    assert len(fusion.sweeps) == 2
+
+
+def test_equal_values_are_computed_once():
+    fusion = fusion_of(
+        'x: "m n", v: "n e"',
+        "p = exp(x - max[n](x))",
+        "return sum[n](p * v) / sum[n](p)",
+    )
+    text = str(fusion.sweeps[0].update)
+    each = [step for step in fusion.sweeps[0].update if type(step).__name__ == "Each"]
+    assert len(each) == 1
+    assert text.count("'exp'") == 2  # one for the elements, one for the decay of the state
+
+
+def test_a_state_has_only_the_axes_that_it_varies_with():
+    fusion = fusion_of(
+        'x: "m n", g: "n", w: "n e"',
+        "u = mean[n](x)",
+        "return sum[n]((x - u) * g * w)",
+    )
+    axes = {state.type.axes for state in fusion.sweeps[0].states}
+    assert ("e",) in axes  # the sum of g * w
+    assert ("m", "e") in axes
+
+
+def test_f64_is_carried_in_f64():
+    fusion = fusion_of(
+        'x: "m n"', "u = mean[n](x)", "return sum[n](exp(x - u))", dtypes={"x": "f64"}
+    )
+    assert {str(s.type.dtype) for s in fusion.sweeps[0].states} <= {"f64", "i64"}
+    x = np.random.default_rng(0).standard_normal((3, 50)) + 100
+    expected = np.exp(x - x.mean(1, keepdims=True)).sum(1)
+    (actual,) = fused(fusion, {"x": x}, precision="declared")
+    np.testing.assert_allclose(actual, expected, rtol=1e-13)
+
+
+def test_integers_are_exact():
+    fusion = fusion_of(
+        'x: "i32[m n]"',
+        "s = sum[n](x)",
+        "return sum[n]((x - s) ** 2), sum[n]((x - max[n](x)) * x)",
+        dtypes={"x": "i32"},
+    )
+    x = np.random.default_rng(0).integers(-(10**5), 10**5, (3, 40)).astype(np.int32)
+    wide = x.astype(np.int64)
+    first = ((wide - wide.sum(1, keepdims=True)) ** 2).sum(1)
+    second = ((wide - wide.max(1, keepdims=True)) * wide).sum(1)
+    actual = fused(fusion, {"x": x}, tile=7, segments=2, precision="declared")
+    np.testing.assert_array_equal(actual[0], first)
+    np.testing.assert_array_equal(actual[1], second)
+    assert len(fusion.sweeps) == 1
+
+
+def test_ranks_over_two_axes_and_several_slots():
+    fusion = fusion_of(
+        'x: "b h w"',
+        "i, j = argmax[h, w](x)",
+        "v, k = topk[w:s](x, 2)",
+        "return i, j, v, k",
+    )
+    x = np.random.default_rng(1).standard_normal((2, 5, 7)).astype(np.float32)
+    i, j, v, k = fused(fusion, {"x": x}, tile=3, segments=2, precision="declared")
+    flat = x.reshape(2, -1).argmax(1)
+    np.testing.assert_array_equal(i, flat // 7)
+    np.testing.assert_array_equal(j, flat % 7)
+    order = np.argsort(-x, axis=-1)[..., :2]
+    np.testing.assert_array_equal(k, order)
+    np.testing.assert_array_equal(v, np.take_along_axis(x, order, -1))
+
+
+def test_fusing_twice_gives_the_same_fusion():
+    program = program_of(cascade(3).text, {"c": "bool"})
+    assert fuse(program) is fuse(program)
+    assert fuse.__wrapped__(program) == fuse(program)
+
+
+def test_a_program_without_reductions_has_no_sweep():
+    assert fusion_of('x: "n"', "return x + 1").sweeps == ()
+
+
+@pytest.mark.parametrize("tile", [1, 4, 100])
+def test_rows_that_see_nothing_give_the_identity(tile):
+    fusion = fusion_of(
+        'x: "m n", c: "bool[m n]"',
+        "s = where(c, x)",
+        "t = max[n](s)",
+        "return sum[n](exp(s - t)), max[n](s - t), any[n](s > t - 1), prod[n](s / abs(t))",
+        dtypes={"c": "bool"},
+    )
+    x = np.ones((1, 9), np.float32)
+    actual = fused(fusion, {"x": x, "c": np.zeros((1, 9), bool)}, tile=tile, segments=2)
+    assert [float(np.asarray(a)[0]) for a in actual] == [0.0, -np.inf, 0.0, 1.0]
