@@ -62,6 +62,9 @@ class Caller:
         self._bound = _Bound()
         self.call: Callable[..., Any]
         self._collect: Callable[..., Any]
+        if any(parameter.annotation is None for parameter in declared.syntax.parameters):
+            # Nothing can be bound to such a parameter: this raises all of the kernel's mistakes.
+            self.resolve()
         self._bind(self._bound)
 
     def examine(self, args: Sequence[object], keywords: Mapping[str, object]) -> Call:
