@@ -7,6 +7,7 @@ plan share machine code, which is found in memory, on disk, or made. What depend
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import threading
 from collections import OrderedDict
@@ -28,7 +29,6 @@ from redlang.codegen.arguments import (
     unit_count,
 )
 from redlang.ir import loops
-from redlang.runtime.cache import BUILDING
 from redlang.runtime.launcher import Launch, Stored
 from redlang.runtime.threads import pool
 from redlang.runtime.work import minimum_units
@@ -176,15 +176,14 @@ class _Runs(OrderedDict[tuple[int, ...], Run]):
         self._axes = axes
 
     def find(self, extents: tuple[int, ...]) -> Run:
-        """Return the run for extents not seen before."""
-        with BUILDING:
-            run = self.get(extents)
-            if run is None:
-                run = self._make(dict(zip(self._axes, extents, strict=True)))
-                while len(self) >= KEPT_EXTENTS:
-                    self.popitem(last=False)
-                self[extents] = run
-            return run
+        """Return the run for extents not seen before; two threads may both make it."""
+        run = self._make(dict(zip(self._axes, extents, strict=True)))
+        # No lock: a fork could leave it held, and each of these steps is one of the interpreter's.
+        while len(self) >= KEPT_EXTENTS:
+            with contextlib.suppress(KeyError):
+                self.popitem(last=False)
+        self[extents] = run
+        return run
 
 
 @dataclass(frozen=True, slots=True, eq=False)

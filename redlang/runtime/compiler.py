@@ -21,7 +21,7 @@ from redlang.codegen.cpu import KernelText, emit
 from redlang.ir.incremental import Sweep
 from redlang.ir.loops import Loops
 from redlang.ir.program import Program
-from redlang.runtime.cache import DiskCache, digest, disk
+from redlang.runtime.cache import BUILDING, DiskCache, digest, disk
 from redlang.runtime.compiled import Code, Found
 from redlang.schedule.choose import Choice, choose_plan, segment_count
 from redlang.schedule.lower import lower
@@ -120,6 +120,9 @@ class Compiler:
 
     def choice(self, extents: Mapping[str, int]) -> Choice:
         """Return the plan for these extents."""
+        if "nests" not in self.__dict__:
+            with BUILDING:
+                return choose_plan(self.derived.program, *self.nests, extents)
         return choose_plan(self.derived.program, *self.nests, extents)
 
     def loops(self, choice: Choice) -> Loops:
@@ -136,12 +139,17 @@ class Compiler:
         }
 
     def find(self, extents: Mapping[str, int], unit: Mapping[str, str | None]) -> Found:
-        """Return machine code for these extents and this layout."""
+        """Return machine code for these extents and this layout.
+
+        A new length whose code is there waits for nobody else's compilation.
+        """
         choice = self.choice(extents)
         segments = self.segments(choice, extents)
         key = (choice.plan, tuple(unit.items()))
         if key not in self._codes:
-            self._codes[key] = self._code(choice, unit, extents)
+            with BUILDING:
+                if key not in self._codes:
+                    self._codes[key] = self._code(choice, unit, extents)
         self.history.extents = extents
         return Found(self._codes[key], segments)
 
@@ -158,12 +166,12 @@ class Compiler:
         what = f"{self.program.name} for {sizes}; {choice.plan.nests[0].kind}"
         store = disk()
         made = unpickled(store, key, Made)
-        self.history.note(what, start, compiled=False) if made is not None else None
+        compiled = made is None
         if made is None:
             made = self._make(self.loops(choice), unit)
             store.store(key, pickle.dumps(made))
-            self.history.note(what, start, compiled=True)
         _CODES[key] = loaded(made)
+        self.history.note(what, start, compiled=compiled)
         return _CODES[key]
 
     def _make(self, loops: Loops, unit: Mapping[str, str | None]) -> Made:

@@ -112,6 +112,17 @@ def test_refuses_what_is_no_number_and_launches_nothing():
     assert fake.launches == []
 
 
+def test_a_tensor_map_is_passed_by_value_and_has_128_bytes():
+    fake = FakeDriver((128,))
+    launch = bound(fake, ("map",))
+    launch(0, 1, bytes(range(128)))
+    assert fake.launches[0][1] == [bytes(range(128))]
+    for wrong in (b"", bytes(127), bytes(129), 5):
+        with pytest.raises(TypeError):
+            launch(0, 1, wrong)
+    assert len(fake.launches) == 1
+
+
 def test_threads_do_not_share_parameters():
     fake = FakeDriver((8, 8))
     launch = bound(fake, ("u64", "u64"))
