@@ -25,8 +25,12 @@ PARAMETER_KINDS = {
     "f32": b"f",
     "f64": b"d",
     "bytes": b"b",
+    "map": b"m",
 }
-"""How a kernel parameter is read from its Python argument. `bytes` passes a structure by value."""
+"""How a kernel parameter is read from its Python argument. `bytes` passes a structure by value, of
+whatever length the kernel declares; `map` a tensor map, whose length is checked."""
+
+TENSOR_MAP_BYTES = 128
 
 _RECORD = struct.Struct("<QQIII4x")
 """Function, context, threads, dynamic shared bytes, number of parameters; then their kinds."""
@@ -180,15 +184,20 @@ class _Emitter:
         b = self.builder
         given = b.sub(self.function.args[2], ir.Constant(_I64, 2))
         with b.if_then(b.icmp_signed("!=", given, count), likely=False):
-            text = bytearray(b"launch: wrong number of kernel parameters\0")
-            kind = ir.ArrayType(_I8, len(text))
-            message = ir.GlobalVariable(self.module, kind, "message")
-            message.global_constant = True
-            message.initializer = ir.Constant(kind, text)
-            error = ctypes.py_object.in_dll(ctypes.pythonapi, "PyExc_TypeError")
-            exception = ir.Constant(_I64, id(error.value)).inttoptr(_POINTER)
-            self.call("PyErr_SetString", ir.VoidType(), exception, b.bitcast(message, _POINTER))
+            self._set_error("launch: wrong number of kernel parameters")
             b.ret(ir.Constant(_POINTER, None))
+
+    def _set_error(self, text: str) -> None:
+        """Set a TypeError."""
+        b = self.builder
+        data = bytearray(text.encode() + b"\0")
+        kind = ir.ArrayType(_I8, len(data))
+        message = ir.GlobalVariable(self.module, kind, self.module.get_unique_name("message"))
+        message.global_constant = True
+        message.initializer = ir.Constant(kind, data)
+        error = ctypes.py_object.in_dll(ctypes.pythonapi, "PyExc_TypeError")
+        exception = b.inttoptr(ir.Constant(_I64, id(error.value)), _POINTER)
+        self.call("PyErr_SetString", ir.VoidType(), exception, b.bitcast(message, _POINTER))
 
     def _pack(self, record: ir.Value, count: ir.Value, slots: ir.Value, pointers: ir.Value) -> None:
         """Read every parameter into its slot and point at it."""
@@ -216,7 +225,7 @@ class _Emitter:
         """Read one argument; return where the parameter's bytes are."""
         b = self.builder
         after = b.append_basic_block("read")
-        cases = {code: b.append_basic_block(f"read_{chr(code)}") for code in b"ifdb"}
+        cases = {code: b.append_basic_block(f"read_{chr(code)}") for code in b"ifdbm"}
         chosen = b.switch(kind, cases[ord("i")])
         for code, block in cases.items():
             if code != ord("i"):
@@ -234,7 +243,13 @@ class _Emitter:
 
     def _read_as(self, code: str, argument: ir.Value, slot: ir.Value) -> ir.Value:
         b = self.builder
-        if code == "b":
+        if code == "m":
+            size = self.call("PyBytes_Size", _I64, argument)
+            wrong = b.icmp_signed("!=", size, ir.Constant(_I64, TENSOR_MAP_BYTES))
+            # A pending error keeps the kernel from being launched.
+            with b.if_then(wrong, likely=False):
+                self._set_error("launch: a tensor map has 128 bytes")
+        if code in "bm":
             return self.call("PyBytes_AsString", _POINTER, argument)
         if code == "i":
             b.store(self.integer(argument), slot)

@@ -5,6 +5,7 @@ The same cases run in the simulator (`tests/cubin`) and on a GPU (`tests/gpu`).
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -101,13 +102,13 @@ class Case:
 
     name: str
     text: str
-    arrays: Callable
-    nest_plans: tuple
-    thread_plans: tuple
+    arrays: Callable[[np.random.Generator], dict[str, Any]]
+    nest_plans: tuple[NestPlan, ...]
+    thread_plans: tuple[ThreadPlan, ...]
     mode: str = "auto"
     tolerance: float = 3e-6
-    options: dict = field(default_factory=dict)
-    kinds: dict = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    kinds: dict[str, Any] = field(default_factory=dict)
 
 
 def grid(**tiles):
@@ -156,7 +157,7 @@ STRIP = Spread("n", 1, 128, 4)
 
 def cases():
     """Yield every case."""
-    half = {"mode": "never", "tolerance": 1e-3}
+    half: dict[str, Any] = {"mode": "never", "tolerance": 1e-3}
     yield Case(
         "softmax", SOFTMAX, normal(np.float16, 5, 256), (on_chip(256),), (threads(ROW),), **half
     )

@@ -21,7 +21,7 @@ from tests.cubin.cases import (
     streamed,
     threads,
 )
-from tests.cubin.running import lowered, program_of
+from tests.cubin.emitting import lowered, program_of
 
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
 

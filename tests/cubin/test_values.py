@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.cubin.cases import cases
-from tests.cubin.running import Run, dtype_name, expected, lowered, program_of
+from tests.cubin.emitting import Run, dtype_name, expected, lowered, program_of
 
 CASES = {case.name: case for case in cases()}
 

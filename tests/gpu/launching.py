@@ -47,9 +47,15 @@ class Buffer:
             self.driver.call("cuMemFree_v2", ctypes.c_uint64(self.address))
 
 
+def at_hand():
+    device = probe()
+    assert device is not None
+    return device
+
+
 def load(source, entry, kinds, *, threads, min_blocks=1, shared_bytes=0):
     """Compile generated text for the GPU at hand and load it."""
-    device = probe()
+    device = at_hand()
     binary = toolchain.build(
         source, entry, kinds, device.target, max_threads=threads, min_blocks=min_blocks
     )

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.cubin.running import Run
+from tests.cubin.emitting import Run
 from tests.cubin.test_values import CASES, judge, prepared
 from tests.gpu.launching import Buffer, launch, load
 

@@ -6,8 +6,7 @@ import pytest
 
 from redlang.errors import BackendError
 from redlang.runtime.driver import require_driver
-from redlang.runtime.probe import probe
-from tests.gpu.launching import load
+from tests.gpu.launching import at_hand, load
 
 pytestmark = pytest.mark.gpu
 
@@ -26,7 +25,7 @@ def copy(x, y, z):
 
 
 def test_the_device_at_hand_is_described():
-    device = probe()
+    device = at_hand()
     assert device.sms > 0
     assert device.bandwidth_gb_s > 100
 

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from redlang.runtime.driver import require_driver
-from redlang.runtime.probe import probe
 from redlang.schedule.demand import BlockDemand
 from redlang.schedule.occupancy import occupancy
-from tests.gpu.launching import load
+from tests.gpu.launching import at_hand, load
 
 pytestmark = pytest.mark.gpu
 
@@ -31,7 +30,7 @@ def kernel(x, y):
 
 
 def test_equals_the_driver_on_two_hundred_demands():
-    driver, device = require_driver(), probe()
+    driver, device = require_driver(), at_hand()
     rng = np.random.default_rng(0)
     kernels = [
         load(SOURCE.format(count=count), "kernel", ("i64", "i64"), threads=256)[1]

@@ -1,35 +1,49 @@
 """Lower a kernel's text with a plan, emit CUDA text, run it in the simulator, and judge it."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from redlang.algebra.fuse import fuse
 from redlang.codegen.arguments import Extent, Stride
 from redlang.codegen.cuda.elements import emit
-from redlang.codegen.cuda.kernel_text import Address, ArrayClass, Classes, Counters, Number
+from redlang.codegen.cuda.kernel_text import (
+    Address,
+    ArrayClass,
+    Classes,
+    Counters,
+    KernelText,
+    Number,
+)
 from redlang.codegen.cuda.merging import emit_segments
 from redlang.frontend.capture import from_text
 from redlang.frontend.parser import parse
 from redlang.frontend.resolve import Signature, resolve
 from redlang.frontend.scope import NamesScope
+from redlang.frontend.syntax import Function
 from redlang.ir import numerics
 from redlang.ir.extents import bind_extents
 from redlang.ir.interpret import interpret
+from redlang.ir.loops import Loops
 from redlang.ir.normalise import normalise
 from redlang.ir.program import ArrayParam
 from redlang.ir.types import DTYPES
 from redlang.schedule.lower import lower
 from redlang.schedule.nests import find_nests
 from redlang.schedule.plan import Plan
-from tests.cubin.simulator import CODES, Memory, simulate
+from redlang.schedule.threads import ThreadPlan
+from tests.cubin.simulator import Memory, simulate
+from tests.cubin.words import CODES
 
 
 def program_of(text, dtypes=None, kinds=None, names=None):
     """Return the normalised program of a kernel's text."""
     source = from_text(text)
     signature = Signature({k: DTYPES[v] for k, v in (dtypes or {}).items()}, kinds or {})
-    return normalise(resolve(parse(source), source, signature, NamesScope((names or {},))))
+    syntax = parse(source)
+    assert isinstance(syntax, Function)
+    return normalise(resolve(syntax, source, signature, NamesScope((names or {},))))
 
 
 def lowered(program, nest_plans, mode="auto"):
@@ -62,15 +76,15 @@ class Run:
         backwards: Whether the last block runs first.
     """
 
-    loops: object
-    thread_plans: list
-    arrays: dict
-    scalars: dict = field(default_factory=dict)
+    loops: Loops
+    thread_plans: list[ThreadPlan]
+    arrays: dict[str, Any]
+    scalars: dict[str, Any] = field(default_factory=dict)
     segments: int = 1
-    exact: tuple = ()
+    exact: tuple[str, ...] = ()
     offset: int = 0
     backwards: bool = False
-    texts: list = field(default_factory=list)
+    texts: list[KernelText] = field(default_factory=list)
 
     def __call__(self):
         program = self.loops.program
@@ -110,7 +124,7 @@ class Run:
         padded[self.offset : self.offset + array.size] = array.reshape(-1)
         start = self.memory.add(padded)
         self.addresses[name] = start + self.offset * array.itemsize
-        steps = np.cumprod([1, *reversed(shape)])[:-1][::-1] if shape else []
+        steps: Any = np.cumprod([1, *reversed(shape)])[:-1][::-1] if shape else []
         self.strides[name] = dict(zip(axes, (int(s) for s in steps), strict=True))
         self.dtypes[name] = array.dtype
 
