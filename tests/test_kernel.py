@@ -1,6 +1,9 @@
 """Kernels as their users meet them: calls, arguments, names from outside, pickles, looks inside."""
 
+# ruff: noqa: N805  # definitions in the language have no self
+
 import pickle
+import re
 import subprocess
 import sys
 import textwrap
@@ -68,7 +71,7 @@ class Layer:
         return x * 2
 
     @redlang.kernel
-    def tripled(x: "n") -> "n":  # noqa: N805  # no self: like a static method
+    def tripled(x: "n") -> "n":
         return x * 3
 
 
@@ -125,7 +128,7 @@ def test_what_is_wrong_with_an_argument_is_said_with_its_place(arguments, keywor
         message = str(caught.value)
         for word in words:
             assert word in message
-        assert "test_kernel.py:32:" in message
+        assert re.search(r"test_kernel\.py:\d+:\d+: (call|types): ", message)
         assert "kernel scaled(" in message
 
 
@@ -196,6 +199,62 @@ def test_half_precision_arrays_of_unknown_libraries_too():
         # NumPy exports bf16 and f8 to nobody, so they come back as NumPy arrays.
         values = result.tensor.numpy() if isinstance(result, Wrapped) else result
         np.testing.assert_array_equal(values.astype(f32), np.full((2, 3), 2))
+
+
+class Lazy:
+    """A value that has promised an array and has none: a traced one, for example."""
+
+    shape = (2, 3)
+
+    def __dlpack__(self, **keywords):
+        raise BufferError("no memory yet")
+
+
+def test_an_array_without_memory_says_so():
+    with pytest.raises(redlang.ArgumentError, match="x cannot be read") as caught:
+        energy(Lazy())
+    assert "no tracing" in str(caught.value)
+
+
+@redlang.monoid
+class LogSum:
+    """Sums of exponentials that do not overflow."""
+
+    def init():
+        return -inf, 0.0
+
+    def lift(x):
+        return x, 1.0
+
+    def combine(a, b):
+        top = maximum(a[0], b[0])
+        safe = where(top == -inf, 0, top)
+        return top, a[1] * exp(a[0] - safe) + b[1] * exp(b[0] - safe)
+
+    def finish(a):
+        return a[0] + log(a[1])
+
+
+@redlang.kernel
+def lse(x: "m n") -> "m":
+    return LogSum[n](x)
+
+
+def test_a_monoid_of_the_users_reduces_and_pickles():
+    expected = np.log(np.exp(X.astype(float)).sum(axis=1))
+    np.testing.assert_allclose(lse(X), expected, rtol=1e-6)
+    np.testing.assert_allclose(lse.reference(X), expected, rtol=1e-12)
+    assert pickle.loads(pickle.dumps(LogSum)) is LogSum
+    assert repr(LogSum) == "<redlang monoid LogSum>"
+
+
+def test_fusion_can_be_required():
+    text = 'def f(x: "m n") -> "m":\n    return sum[n](abs(x - mean[n](x)))\n'
+    np.testing.assert_allclose(redlang.compile(text)(X), [2, 2], rtol=1e-6)
+    strict = redlang.compile(text, fuse="require")
+    for use in (lambda: strict(X), strict.explain):
+        with pytest.raises(redlang.FusionError, match="sum"):
+            use()
 
 
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16, ml_dtypes.float8_e4m3fn])

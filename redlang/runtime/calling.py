@@ -15,7 +15,7 @@ from redlang.errors import ArgumentError, DTypeError, InternalError, RedlangErro
 from redlang.frontend.resolve import Capture, Resolution, Signature, Used, resolve_fully
 from redlang.frontend.scope import Kind, NamesScope, as_number
 from redlang.runtime import binder, foreign
-from redlang.runtime.arguments import Argument, Declared, about, examine, is_scalar
+from redlang.runtime.arguments import Argument, Declared, about, describe, examine, is_scalar
 from redlang.runtime.binder import Hooks, Names, Place, make_binder, ragged_dims
 from redlang.runtime.cache import BUILDING
 from redlang.runtime.call import Call, Chosen
@@ -193,8 +193,14 @@ class Caller:
             for i, (name, value) in enumerate(zip(names, values, strict=False)):
                 try:
                     adopted = foreign.adopt(value) if i in arrays and _is_foreign(value) else None
-                except TypeError as error:
-                    wrong = about(name, f"cannot be read: {error}")
+                except Exception as error:
+                    # Whatever the library raises where it has no memory to show: a traced value
+                    # of JAX, a device that DLPack cannot name, a lazy array.
+                    wrong = about(
+                        name,
+                        f"cannot be read: {error}",
+                        f"{describe(value)} must hold its elements: no tracing, no lazy value",
+                    )
                     raise self._complaint(wrong, {name: value}) from None
                 if adopted is not None and i == arrays[0]:
                     restore = adopted.restore
