@@ -191,8 +191,8 @@ def moves_in_order(plan: Ordered, view: View, signs: Signs) -> str | None:
         values = {id(n): sampler.draw(n, signs.of(n)) for n in others}
         low, high = sorted((sampler.draw(free, sign), sampler.draw(free, sign)))
         try:
-            first = numbers.evaluate(psi, numbers.fixed({**values, id(free): low}))
-            second = numbers.evaluate(psi, numbers.fixed({**values, id(free): high}))
+            first = numbers.evaluate(psi, {**values, id(free): low})
+            second = numbers.evaluate(psi, {**values, id(free): high})
         except UndefinedError:
             continue
         if (first > second) if hoisted.rising else (first < second):

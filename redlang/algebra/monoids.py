@@ -153,9 +153,12 @@ def _joined(monoid: Monoid, left: Sequence[Number], right: Sequence[Number]) -> 
 
 
 def _values(parts: Sequence[Expr], values: dict[str, Number]) -> tuple[Number, ...]:
-    def given(node: Expr) -> Number:
-        return values.get(node.name) if isinstance(node, Ref) else None
-
+    given = {
+        id(node): values[node.name]
+        for part in parts
+        for node in walk.nodes(part)
+        if isinstance(node, Ref)
+    }
     return tuple(numbers.evaluate(part, given) for part in parts)
 
 

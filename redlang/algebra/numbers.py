@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeAlias
 
 import mpmath
@@ -27,8 +27,8 @@ Number: TypeAlias = Any
 Context: TypeAlias = Any
 """An mpmath context."""
 
-Given = Callable[[Expr], Number]
-"""The value of a node, or None to compute it from its children's."""
+Values: TypeAlias = Mapping[int, Number]
+"""Values of nodes by their ids."""
 
 _PRECISION = {"f8e4m3": 4, "f8e5m2": 3, "bf16": 8, "f16": 11, "f32": 24, "f64": 53}
 _local = threading.local()
@@ -46,54 +46,81 @@ def context() -> Context:
     return _local.context
 
 
-def evaluate(expr: Expr, given: Given) -> Number:
-    """Return the value of `expr`.
+def evaluate(expr: Expr, values: Values) -> Number:
+    """Return the value of `expr` at sixty digits, from those of some nodes in it.
 
     Raises:
         UndefinedError: Somewhere it is not a real number.
     """
-    done: dict[int, Number] = {}
-    stack: list[tuple[Expr, bool]] = [(expr, False)]
-    while stack:
-        node, ready = stack.pop()
-        if id(node) in done:
-            continue
-        if not ready and (known := given(node)) is not None:
-            done[id(node)] = known
-        elif ready or not walk.children(node):
-            done[id(node)] = _node(node, [done[id(child)] for child in walk.children(node)])
-        else:
-            stack.append((node, True))
-            stack.extend((child, False) for child in walk.children(node))
-    return done[id(expr)]
+    return Tape(expr, values).run(values)
 
 
-def _node(node: Expr, parts: list[Number]) -> Number:
+class Tape:
+    """An expression laid out for evaluation on many inputs.
+
+    Attributes:
+        inputs: Nodes, by id, whose values are given.
+    """
+
+    def __init__(self, expr: Expr, inputs: Collection[int]) -> None:
+        self.inputs = frozenset(inputs)
+        self._places: dict[int, int] = {}
+        self._entries: list[tuple[Expr, tuple[int, ...]]] = []
+        stack: list[tuple[Expr, bool]] = [(expr, False)]
+        while stack:
+            node, ready = stack.pop()
+            if id(node) in self._places:
+                continue
+            children = () if id(node) in self.inputs else walk.children(node)
+            if ready or not children:
+                self._places[id(node)] = len(self._entries)
+                places = tuple(self._places[id(child)] for child in children)
+                self._entries.append((node, places))
+            else:
+                stack.append((node, True))
+                stack.extend((child, False) for child in children)
+
+    def run(self, values: Values, ctx: Context = None) -> Number:
+        """Return the expression's value, at sixty digits or in the arithmetic of `ctx`.
+
+        Raises:
+            UndefinedError: Somewhere it is not a real number.
+        """
+        ctx = ctx or context()
+        results: list[Number] = []
+        for node, places in self._entries:
+            given = values.get(id(node))
+            if given is None:
+                given = _node(ctx, node, [results[place] for place in places])
+            results.append(given)
+        return results[-1]
+
+
+def _node(ctx: Context, node: Expr, parts: list[Number]) -> Number:
     match node:
         case Literal(value):
-            return value if isinstance(value, bool) else context().mpf(value)
+            return value if isinstance(value, bool) else ctx.mpf(value)
         case Apply(op):
-            return _apply(op, parts)
+            return _apply(ctx, op, parts)
         case Cast(_, to, _, explicit):
-            return _cast(parts[0], to, explicit=explicit)
+            return _cast(ctx, parts[0], to, explicit=explicit)
         case _:
             raise UndefinedError(f"no value for {node}")
 
 
-def _apply(op: str, parts: list[Number]) -> Number:
+def _apply(ctx: Context, op: str, parts: list[Number]) -> Number:
     try:
-        value = _FUNCTIONS[op](context(), *parts)
+        value = _FUNCTIONS[op](ctx, *parts)
     except (ValueError, ZeroDivisionError, OverflowError, mpmath.libmp.ComplexResult) as error:
         raise UndefinedError(op) from error
     if isinstance(value, bool):
         return value
-    if isinstance(value, context().mpc) or context().isnan(value):
+    if isinstance(value, ctx.mpc) or ctx.isnan(value):
         raise UndefinedError(op)
     return value
 
 
-def _cast(value: Number, to: DType, *, explicit: bool) -> Number:
-    ctx = context()
+def _cast(ctx: Context, value: Number, to: DType, *, explicit: bool) -> Number:
     if isinstance(value, bool):
         value = ctx.mpf(int(value))
     if to.kind == "bool":
@@ -105,7 +132,15 @@ def _cast(value: Number, to: DType, *, explicit: bool) -> Number:
     # Rounds to the type's significant bits; its range is not modelled.
     bits = _PRECISION[to.name]
     scale = ctx.mpf(2) ** (bits - 1 - ctx.floor(ctx.log(abs(value), 2)))
-    return ctx.nint(value * scale) / scale
+    return _nearest(ctx, value * scale) / scale
+
+
+def _nearest(ctx: Context, value: Number) -> Number:
+    """Return the nearest whole number, of two the even one."""
+    whole = ctx.floor(value)
+    rest = value - whole
+    up = rest > 0.5 or (rest == 0.5 and int(whole) % 2)
+    return whole + 1 if up else whole
 
 
 def _pow(ctx: Context, a: Number, b: Number) -> Number:
@@ -152,7 +187,7 @@ _FUNCTIONS: dict[str, Callable[..., Number]] = {
     "cos": _real("cos"),
     "floor": _real("floor"),
     "ceil": _real("ceil"),
-    "round": _real("nint"),
+    "round": _nearest,
     "minimum": lambda _, a, b: min(a, b),
     "maximum": lambda _, a, b: max(a, b),
     "clip": lambda _, a, low, high: min(max(a, low), high),
@@ -206,11 +241,6 @@ class Sampler:
     def coin(self) -> bool:
         """Return one of two equally likely outcomes."""
         return bool(self._random.getrandbits(1))
-
-
-def fixed(values: Mapping[int, Number]) -> Given:
-    """Return the function that gives the nodes with these ids their values."""
-    return lambda node: values.get(id(node))
 
 
 def text(value: Number) -> str:

@@ -120,10 +120,9 @@ class Prover:
         checked = 0
         for _ in range(4 * SAMPLES):
             values = {id(unit): sampler.draw(unit, self.signs.of(unit)) for unit in units}
-            given = numbers.fixed(values)
             try:
-                left = numbers.evaluate(claim.left, given)
-                right = numbers.evaluate(claim.right, given)
+                left = numbers.evaluate(claim.left, values)
+                right = numbers.evaluate(claim.right, values)
             except UndefinedError:
                 continue
             if not close(left, right):

@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import mpmath
+
 from redlang.algebra import numbers
-from redlang.algebra.numbers import SEED, Number, Sampler, UndefinedError
+from redlang.algebra.numbers import SEED, Number, Sampler, Tape, UndefinedError
 from redlang.algebra.operators import ANY, Sign
 from redlang.algebra.prove import outermost
 from redlang.algebra.signs import Signs
@@ -24,6 +26,11 @@ from redlang.ir.program import Expr, Load, Size
 
 CAP = 8
 """Largest rank that a state may have before its stage counts as not closed."""
+
+EXACT = 1e-45
+"""At sixty digits, what is 0 by algebra is below 1e-55 of the first pivot."""
+
+ROUGH = 1e-11
 
 ATTEMPTS = 240
 """How many pairs of elements are tried for an order that changes."""
@@ -89,6 +96,7 @@ class Search:
         # What is known to be 0, as the rest of a mean, is no input.
         self.zeros = {id(n): numbers.context().mpf(0) for n in chosen if signs.of(n) is Sign.ZERO}
         chosen = [n for n in chosen if id(n) not in self.zeros]
+        self.tape = Tape(expr, [*self.zeros, *map(id, chosen)])
         self.varying = [n for n in chosen if view.varies(n) and not view.reads(n)]
         self.carried = [n for n in chosen if view.reads(n)]
         self.constant = [n for n in chosen if not view.varies(n) and not view.reads(n)]
@@ -98,24 +106,45 @@ class Search:
         for attempt, style in enumerate(_STYLES):
             sampler = Sampler(SEED + attempt, style.spread)
             elements, contexts, constants = self._drawn(style, sampler)
-            try:
-                matrix = [
-                    [self._value({**constants, **x, **u}) for u in contexts] for x in elements
-                ]
-            except UndefinedError:
-                continue
-            chosen = independent(matrix, CAP + 1)
-            if chosen is not None:
-                rows, columns = (
-                    [side[i] for i in chosen[k]] for k, side in enumerate((elements, contexts))
-                )
+            if style.count > 2 * CAP:
+                # Doubles choose rows and columns quickly; sixty digits decide.
+                elements, contexts = self._chosen(elements, contexts, constants, mpmath.fp, ROUGH)
+            ctx = numbers.context()
+            elements, contexts = self._chosen(elements, contexts, constants, ctx, EXACT)
+            if elements:
                 text = (
                     f"{CAP + 1} elements and {CAP + 1} values of what is read, for which the "
                     f"matrix of {to_text(self.expr)} has full rank: "
-                    f"{self._listed(self.varying, rows)}; {self._listed(self.carried, columns)}"
+                    f"{self._listed(self.varying, elements)}; "
+                    f"{self._listed(self.carried, contexts)}"
                 )
-                return self._witness(rows, columns, constants, text)
+                return self._witness(elements, contexts, constants, text)
         return None
+
+    def _chosen(
+        self,
+        elements: list[Values],
+        contexts: list[Values],
+        constants: Values,
+        ctx: numbers.Context,
+        tolerance: float,
+    ) -> tuple[list[Values], list[Values]]:
+        """Return nine elements and contexts whose matrix has full rank; nothing if none do."""
+        inputs = [{**constants, **x} for x in elements]
+        matrix = self._matrix(inputs, contexts, ctx)
+        places = matrix and independent(matrix, CAP + 1, tolerance)
+        if not places:
+            return [], []
+        return [elements[i] for i in places[0]], [contexts[i] for i in places[1]]
+
+    def _matrix(
+        self, inputs: Sequence[Values], contexts: Sequence[Values], ctx: numbers.Context
+    ) -> list[list[Number]] | None:
+        """Return the expression's values, None if one is undefined."""
+        try:
+            return [[self._value({**x, **u}, ctx) for u in contexts] for x in inputs]
+        except UndefinedError:
+            return None
 
     def _drawn(self, style: _Style, sampler: Sampler) -> tuple[list[Values], list[Values], Values]:
         """Return values for elements, contexts and constants."""
@@ -143,7 +172,8 @@ class Search:
             constants = self._assignments(self.constant, 1, sampler, None)[0]
             try:
                 (a, b), (c, d) = (
-                    [self._value({**constants, **x, **u}) for x in elements] for u in contexts
+                    [self._value({**constants, **x, **u}, numbers.context()) for x in elements]
+                    for u in contexts
                 )
             except UndefinedError:
                 continue
@@ -158,9 +188,12 @@ class Search:
                 return self._witness(elements, contexts, constants, text)
         return None
 
-    def _value(self, values: dict[int, Number]) -> Number:
-        value = numbers.evaluate(self.expr, numbers.fixed({**self.zeros, **values}))
-        return numbers.context().mpf(int(value)) if isinstance(value, bool) else value
+    def _value(self, values: Values, ctx: numbers.Context) -> Number:
+        values = {**self.zeros, **values}
+        if ctx is mpmath.fp:
+            values = {key: _rough(value) for key, value in values.items()}
+        value = self.tape.run(values, ctx)
+        return ctx.mpf(int(value)) if isinstance(value, bool) else value
 
     def _assignments(
         self,
@@ -206,18 +239,28 @@ class Search:
         )
 
 
-def independent(matrix: list[list[Number]], size: int) -> tuple[list[int], list[int]] | None:
-    """Return rows and columns of a square part of full rank, found by full pivoting."""
-    ctx = numbers.context()
+def _rough(value: Number) -> Number:
+    return value if isinstance(value, bool) else float(value)
+
+
+def independent(
+    matrix: list[list[Number]], size: int, tolerance: float
+) -> tuple[list[int], list[int]] | None:
+    """Return rows and columns of a square part of full rank, found by full pivoting.
+
+    Args:
+        matrix: At least `size` by `size`.
+        size: The rank that is wanted.
+        tolerance: What counts as 0 beside the first pivot.
+    """
     work = [list(row) for row in matrix]
-    first = max((abs(v) for row in work for v in row), default=ctx.mpf(0))
+    first = max(abs(value) for row in work for value in row)
     rows, columns = list(range(len(work))), list(range(len(work[0])))
     for k in range(size):
         pivot, i, j = max(
             (abs(work[i][j]), i, j) for i in range(k, len(rows)) for j in range(k, len(columns))
         )
-        # At sixty digits, what is 0 by algebra is below 1e-55 of the first pivot.
-        if first == 0 or pivot <= first * ctx.mpf(10) ** -45:
+        if first == 0 or pivot <= first * tolerance:
             return None
         work[k], work[i] = work[i], work[k]
         rows[k], rows[i] = rows[i], rows[k]
