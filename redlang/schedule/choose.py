@@ -203,13 +203,13 @@ class _Chooser:
         self, kind: Kind, grid: tuple[GridAxis, ...], tiles: Mapping[str, int]
     ) -> str | None:
         """Return the axis to cut, where units are few and the swept axes are long."""
-        if kind != "single-segment" or len(self.nest.sweeps) != 1:
+        if kind != "single-segment" or any(a in self.swept for a in self.mapped):
             return None
-        if any(a in self.swept for a in self.mapped):
-            return None
+        first, *others = self.nest.sweeps
         units = prod(-(-self.extents[g.axis] // g.tile) for g in grid)
-        swept = [a for a in self.nest.sweeps[0].axes if a in tiles]
-        work = prod(self.extents[a] for a in self.nest.sweeps[0].axes)
+        later = {axis for sweep in others for axis in sweep.axes}
+        swept = [a for a in first.axes if a in tiles and a not in later]
+        work = prod(self.extents[a] for a in first.axes)
         if not swept or units > 4 or work < 2 * SEGMENT_ELEMENTS:
             return None
         axis = max(swept, key=lambda a: self.extents[a])

@@ -251,7 +251,11 @@ class _Lowering:
 
     def _inlined(self, expr: Expr, sweep: incremental.Sweep) -> Expr:
         """Return a condition with the steps and definitions that it reads written out."""
-        each = {s.name: s.value for s in sweep.update if isinstance(s, incremental.Each)}
+        each = {
+            s.name: s.value
+            for s in sweep.update
+            if isinstance(s, incremental.Each | incremental.Let)
+        }
 
         def rule(node: Expr) -> Expr:
             if not isinstance(node, Ref):
@@ -336,8 +340,11 @@ class _Lowering:
     # Segments -------------------------------------------------------------------------------
 
     def _segmented(self) -> tuple[list[loops.Kernel], list[loops.Workspace]]:
-        """Lower to a kernel that sweeps segments and one that merges their states in order."""
-        (sweep,) = self.sweeps
+        """Lower to a kernel that sweeps segments and one that merges their states in order.
+
+        Sweeps after the first follow the merge: they do not sweep the axis that is cut.
+        """
+        sweep, *others = self.sweeps
         assert self.plan.segmented is not None
         axis, index = self.plan.segmented, segment_axis(self.plan.segmented)
         self._open_unit(index)
@@ -354,6 +361,8 @@ class _Lowering:
         self._open_unit()
         self._merge_loop(sweep, index)
         self._finish(sweep)
+        for other in others:
+            self._ensure(other)
         spaces = [*partials, *self._store_exports()]
         for number in self.nest.results:
             self._store_result(number)

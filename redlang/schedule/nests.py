@@ -130,7 +130,9 @@ def _top_sweeps(uses: Uses, sweeps: tuple[Sweep, ...]) -> set[int]:
     # Axes of the scopes around and including each sweep's own loop, outermost first.
     scopes: dict[int, list[frozenset[str]]] = {}
     for sweep in reversed(sweeps):
-        own = uses.all_axes(sweep)
+        # Inside another sweep every stage must vary with what that sweeps over: a stage that did
+        # not would be repeated, and one kept whole beside it serves all of the other's tiles.
+        own = uses.base(sweep)
         inner_in = [r for r in readers[id(sweep)] if _is_inner(own, scopes[id(r)])]
         outer = len(inner_in) < len(readers[id(sweep)]) or not readers[id(sweep)]
         if outer or any(_repeats(own, scopes[id(r)]) for r in inner_in):

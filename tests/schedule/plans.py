@@ -33,8 +33,9 @@ def nest_plans(draw, program, nest):
         else:
             looped.append((axis, draw(tiles)))
     kind, segmented = "single-segment" if nest.sweeps else "map", None
-    if len(nest.sweeps) == 1 and not (stored - set(nest.base) - set(extra)) & swept:
-        candidates = [axis for axis, _ in looped if axis in nest.sweeps[0].axes]
+    if nest.sweeps and not (stored - set(nest.base) - set(extra)) & swept:
+        later = {axis for sweep in nest.sweeps[1:] for axis in sweep.axes}
+        candidates = [a for a, _ in looped if a in nest.sweeps[0].axes and a not in later]
         if candidates and draw(st.booleans()):
             kind, segmented = "multi-segment", draw(st.sampled_from(candidates))
     return NestPlan(kind, tuple(grid), tuple(looped), tuple(resident), segmented)

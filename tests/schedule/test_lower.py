@@ -128,3 +128,18 @@ def test_a_long_row_is_cut_and_merged():
     loops = loops_of('def total(x: "n"): return sum[n](x), max[n](x)', n=10**7)
     assert [kernel.kind for kernel in loops.kernels] == ["multi-segment", "merge"]
     assert "segments of n, numbered by n.segment" in loops_text(loops)
+
+
+def test_a_sum_over_what_a_sweep_keeps_follows_that_sweep():
+    loops = loops_of(
+        """
+def inertia(x: "b n c", w: "b n") -> "b":
+    centre = sum[n](w * x) / sum[n](w)
+    return sum[n, c](w * (x - centre) ** 2)
+""",
+        b=1, n=1 << 22, c=3,
+    )  # fmt: skip
+    assert [kernel.kind for kernel in loops.kernels] == ["multi-segment", "merge"]
+    (sweep,) = [s for s in loops.kernels[0].body if isinstance(s, Loop)]
+    assert sweep.axis == "n"
+    assert "c" in loops.kernels[0].resident
