@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import importlib
 import math
-import os
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -21,27 +19,29 @@ Array = NDArray[Any]
 
 def numpy_softmax(x: Array) -> Array:
     """Softmax of rows."""
-    p = np.exp(x - x.max(axis=1, keepdims=True))
+    p: Array = np.exp(x - x.max(axis=1, keepdims=True))
     p /= p.sum(axis=1, keepdims=True)
     return p
 
 
 def numpy_variance(x: Array) -> Array:
     """Variance of rows."""
-    return x.var(axis=1)
+    result: Array = x.var(axis=1)
+    return result
 
 
 def numpy_layer_norm(x: Array, gain: Array, bias: Array) -> Array:
     """Layer norm of rows."""
     d = x - x.mean(axis=1, keepdims=True)
-    return d / np.sqrt((d * d).mean(axis=1, keepdims=True) + np.float32(1e-5)) * gain + bias
+    result: Array = d / np.sqrt((d * d).mean(axis=1, keepdims=True) + np.float32(1e-5))
+    return result * gain + bias
 
 
 def numpy_cross_entropy(x: Array, label: Array) -> Array:
     """Minus the log-probability of each row's label."""
     top = x.max(axis=1)
-    picked: Array = x[np.arange(len(x)), label]
-    return top + np.log(np.exp(x - top[:, None]).sum(axis=1)) - picked
+    result: Array = top + np.log(np.exp(x - top[:, None]).sum(axis=1))
+    return result - x[np.arange(len(x)), label]
 
 
 def numpy_attention(q: Array, k: Array, v: Array) -> Array:
@@ -90,22 +90,6 @@ def torch_inertia(mass: Any, r: Any) -> Any:  # noqa: ANN401
     """Moment of inertia of each body around its centre of mass."""
     centre = (mass[..., None] * r).sum(dim=1) / mass.sum(dim=1)[:, None]
     return (mass[..., None] * (r - centre[:, None]) ** 2).sum(dim=(1, 2))
-
-
-def numba_attention(q: Array, k: Array, v: Array) -> Array:
-    """Softmax attention, a head a task."""
-    # Threads of our own: np.dot inside prange calls OpenBLAS from OpenMP threads, which it warns
-    # may hang.
-    result = np.empty_like(q)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        tasks = (
-            pool.submit(_head, q[b, h], k[b, h], v[b, h], result[b, h])
-            for b in range(q.shape[0])
-            for h in range(q.shape[1])
-        )
-        for task in list(tasks):
-            task.result()
-    return result
 
 
 def _torch() -> Any:  # noqa: ANN401  # a module, optional
@@ -183,37 +167,55 @@ def numba_cross_entropy(x: Array, label: Array) -> Array:
     return result
 
 
-@njit(nogil=True)
-def _head(q: Array, keys: Array, values: Array, result: Array) -> None:
-    tile = 64
-    scale = np.float32(1) / np.float32(math.sqrt(np.float32(q.shape[1])))
-    for start in range(0, q.shape[0], tile):
-        rows = q[start : start + tile]
-        count = rows.shape[0]
-        top = np.full(count, -np.inf, np.float32)
-        total = np.zeros(count, np.float32)
-        acc = np.zeros((count, values.shape[1]), np.float32)
-        for first in range(0, keys.shape[0], 256):
-            s = np.dot(rows, keys[first : first + 256].T)
-            for i in range(count):
-                best = top[i]
-                for j in range(s.shape[1]):
-                    s[i, j] *= scale
-                    best = max(best, s[i, j])
-                factor = np.float32(math.exp(top[i] - best))
+@njit(parallel=True, nogil=True)
+def numba_attention(q: Array, k: Array, v: Array) -> Array:
+    """Softmax attention, tile by tile, with the online recurrence."""
+    # Loops in place of np.dot: inside prange that calls OpenBLAS from OpenMP threads, which it
+    # warns may hang. The innermost loops run over keys and columns, so that they become vectors.
+    batches, heads, queries, width = q.shape
+    keys, columns = k.shape[2], v.shape[3]
+    result = np.empty((batches, heads, queries, columns), np.float32)
+    rows, step = 16, 256
+    tiles = (queries + rows - 1) // rows
+    scale = np.float32(1 / math.sqrt(width))
+    for job in prange(batches * heads * tiles):
+        b, h, start = job // (heads * tiles), job // tiles % heads, job % tiles * rows
+        stop = min(start + rows, queries)
+        top = np.full(rows, -np.inf, np.float32)
+        total = np.zeros(rows, np.float32)
+        acc = np.zeros((rows, columns), np.float32)
+        s = np.empty(step, np.float32)
+        turned = np.empty((width, step), np.float32)
+        for first in range(0, keys, step):
+            count = min(step, keys - first)
+            for d in range(width):
+                for j in range(count):
+                    turned[d, j] = k[b, h, first + j, d]
+            for i in range(start, stop):
+                s[:] = 0
+                for d in range(width):
+                    factor = q[b, h, i, d] * scale
+                    for j in range(count):
+                        s[j] += factor * turned[d, j]
+                best = top[i - start]
+                for j in range(count):
+                    best = max(best, s[j])
+                rescale = np.float32(math.exp(top[i - start] - best))
                 part = np.float32(0)
-                for j in range(s.shape[1]):
-                    weight = np.float32(math.exp(s[i, j] - best))
-                    s[i, j] = weight
-                    part += weight
-                total[i] = total[i] * factor + part
-                top[i] = best
-                for e in range(acc.shape[1]):
-                    acc[i, e] *= factor
-            acc += np.dot(s, values[first : first + 256])
-        for i in range(count):
-            for e in range(acc.shape[1]):
-                result[start + i, e] = acc[i, e] / total[i]
+                for j in range(count):
+                    s[j] = math.exp(s[j] - best)
+                    part += s[j]
+                total[i - start] = total[i - start] * rescale + part
+                top[i - start] = best
+                for e in range(columns):
+                    acc[i - start, e] *= rescale
+                for j in range(count):
+                    for e in range(columns):
+                        acc[i - start, e] += s[j] * v[b, h, first + j, e]
+        for i in range(start, stop):
+            for e in range(columns):
+                result[b, h, i, e] = acc[i - start, e] / total[i - start]
+    return result
 
 
 @njit(parallel=True, nogil=True)
