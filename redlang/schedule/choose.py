@@ -22,6 +22,8 @@ from redlang.schedule.plan import Kind, NestPlan, Plan
 ON_CHIP_BYTES = 1 << 19
 # A tile of this many f32 leaves room for a few of its kind in a 32 KiB L1.
 STREAM_TILE = 2048
+# Steps along a swept axis while another axis runs through memory.
+STRIDED_TILE = 32
 CONTRACT_ROWS = 64
 CONTRACT_STREAM = 128
 RESIDENT_COLUMNS = 256
@@ -160,12 +162,14 @@ class _Chooser:
     def _stream_tile(self, axis: str) -> int:
         if self.rows:
             return CONTRACT_STREAM if axis in self.rows else 2 * RESIDENT_COLUMNS
-        order = [*self.swept, *(a for a in self.mapped if a not in self.swept)]
-        if axis in self.swept and axis != order[-1]:
-            return 1 if self._fast_axis() not in self.nest.base else 32
-        if self._fast_axis() in self.nest.base:
-            return 32
-        return STREAM_TILE
+        order = [a for a in _unique([*self.swept, *self.mapped]) if a not in self.extra]
+        fast_in_grid = self._fast_axis() in self.nest.base
+        if axis in order[:-1]:
+            return STRIDED_TILE if fast_in_grid else 1
+        if fast_in_grid:
+            return STRIDED_TILE
+        kept = prod(self.extents[a] for a in self.extra)
+        return max(STRIDED_TILE, STREAM_TILE // _power_above(max(kept, 1)))
 
     def _grid_tile(self, axis: str) -> int:
         if self.rows:
