@@ -17,6 +17,7 @@ from redlang.errors import ArgumentError
 from redlang.pipeline import FUSE, Fuse
 
 if TYPE_CHECKING:
+    from redlang.explanation import Explanation
     from redlang.runtime.calling import Caller
     from redlang.runtime.fold import Fold
 
@@ -158,7 +159,7 @@ class Kernel(_Defined):
         """
         return pipeline.reference(self._start(), args, keywords, precision)
 
-    def explain(self, stage: str | None = None) -> str:
+    def explain(self, stage: str | None = None) -> Explanation:
         """Return what became of the kernel, as text that notebooks also show as HTML.
 
         Args:

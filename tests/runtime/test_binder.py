@@ -30,7 +30,9 @@ def binder(text, captured=(), used=(), ready=None):
         calls.append((key, values, out, receiver))
         return lambda *given: given
 
-    hooks = Hooks(prepare, lambda **given: ("renewed", given), _reraise, {} if ready is None else ready)
+    hooks = Hooks(
+        prepare, lambda **given: ("renewed", given), _reraise, {} if ready is None else ready
+    )
     function, source = make_binder(declared(text), captured, used, hooks)
     return function, source, calls
 
@@ -55,7 +57,7 @@ def test_binds_and_converts():
 
 
 def test_asks_again_only_for_what_is_new():
-    ready = {}
+    ready: dict[object, object] = {}
     function, _, calls = binder(SIMPLE, ready=ready)
     function(X)
     ready[calls[0][0]] = lambda *given: "known"

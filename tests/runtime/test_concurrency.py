@@ -129,7 +129,7 @@ LONG = redlang.compile('def long(x: "m n") -> "m": return sum[n](exp(x))')
 def test_large_calls_from_several_threads_are_right():
     x = np.random.default_rng(1).normal(size=(300, 1000)).astype(f32)
     expected = np.exp(x - x.max(axis=1, keepdims=True))
-    wrong = []
+    wrong: list[int] = []
 
     def work():
         wrong.extend(i for i in range(10) if not np.allclose(LARGE(x), expected, rtol=1e-5))

@@ -1,5 +1,7 @@
 """The text that binds extents says what `ir.extents` says, call by call."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +26,7 @@ def run(program, shapes, scalars):
     lines = text.bind({name: f"shape_{name}" for name in shapes})
     body = [f"    {line.replace(MISFIT, 'raise MisfitError')}" for line in lines]
     source = "\n".join(["def bind():", *body, f"    return {text.extents()}"])
-    names = {**NAMES, "MisfitError": MisfitError}
+    names: dict[str, Any] = {**NAMES, "MisfitError": MisfitError}
     names |= {f"shape_{name}": shape for name, shape in shapes.items()}
     names |= {f"s_{name}": value for name, value in scalars.items()}
     exec(source, names)

@@ -69,7 +69,7 @@ def test_a_field_of_packed_records_has_a_remedy():
 
 
 def test_a_masked_array_never_passes_for_a_plain_one():
-    masked = np.ma.masked_array(np.zeros(3), mask=[0, 1, 0])
+    masked = np.ma.masked_array(np.zeros(3), mask=np.array([False, True, False]))
     assert interop.NUMPY.memory(masked).problem[0] == "is a masked array"
     assert isinstance(interop.MARKS[type(masked)](masked), interop.Foreign)
 

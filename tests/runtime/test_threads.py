@@ -26,7 +26,7 @@ def pool():
 
 
 def collect(pool, units, minimum=1):
-    seen = []
+    seen: list[int] = []
     pool.run(lambda first, stop: seen.extend(range(first, stop)), units, minimum)
     return sorted(seen)
 
@@ -60,7 +60,7 @@ def test_an_error_reaches_the_caller_and_the_pool_lives_on(pool):
 
 
 def test_calls_inside_calls_finish(pool):
-    counts = []
+    counts: list[int] = []
 
     def outer(first, stop):
         counts.extend(len(collect(pool, 20)) for _ in range(first, stop))
@@ -70,7 +70,7 @@ def test_calls_inside_calls_finish(pool):
 
 
 def test_many_callers_finish(pool):
-    results = []
+    results: list[int] = []
     callers = [
         threading.Thread(target=lambda: results.extend(len(collect(pool, 37)) for _ in range(50)))
         for _ in range(16)
