@@ -121,7 +121,6 @@ class Kernel(_Defined):
             raise ValueError(f"fuse={fuse!r}: choose one of {', '.join(map(repr, FUSE))}")
         self.fuse: Fuse = fuse
         self._caller: Caller | None = None
-        self._machine: pipeline.Machine | None = None
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:  # noqa: ANN401
         """Run the kernel.
@@ -225,10 +224,12 @@ class Kernel(_Defined):
         return self._start()
 
     def _start(self) -> pipeline.Machine:
-        if self._machine is None:
-            self._machine = pipeline.Machine(self._definition, self.fuse)
-            self._caller = self._machine.caller
-        return self._machine
+        made: pipeline.Machine | None = self.__dict__.get("_made")
+        if made is None:
+            # One step of the interpreter: threads that meet here agree on one, without a lock.
+            made = self.__dict__.setdefault("_made", pipeline.Machine(self._definition, self.fuse))
+            self._caller = made.caller
+        return made
 
 
 class Function(_Defined):

@@ -140,6 +140,11 @@ def test_a_warm_kernel_still_checks_shapes():
         scaled(X[None], X[0])
 
 
+def test_a_device_without_a_backend_says_so():
+    with pytest.raises(redlang.BackendError, match="no backend for arrays on meta"):
+        energy(torch.ones(2, 2, device="meta"))
+
+
 def test_scalars_come_in_every_form_of_number():
     expected = scaled(X, X[0], 2.0, times=2, flip=True)
     for factor in (2, f32(2), np.float16(2), np.int8(2), np.array(2.0), torch.tensor(2.0)):

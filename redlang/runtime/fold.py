@@ -30,11 +30,8 @@ from redlang.runtime.interop import CUPY, NUMPY, TORCH
 from redlang.runtime.memory import AnyArray
 from redlang.runtime.stream import Stream, reachable, step_expressions
 
-STEP = 4096
-"""Elements of the streamed axis in one step."""
-
-STEP_ELEMENTS = 1 << 22
-"""Elements that the values of one step may have, 16 MiB of f32."""
+STEP_ELEMENTS = 1 << 18
+"""Elements of the widest value in one step: many enough to hide Python, few enough for a cache."""
 
 ENDLESS = 1 << 62
 """The extent of a streamed axis whose size nobody has said."""
@@ -285,7 +282,7 @@ class Fold:
             v.type.axes for s in made.sweep.update if isinstance(s, Partial) for v in s.values
         ]
         widths = [prod(scope.extents[a] for a in axes if a != self.axis) for axes in types]
-        return max(1, min(STEP, STEP_ELEMENTS // max([1, *widths])))
+        return max(1, STEP_ELEMENTS // max([1, *widths]))
 
     def _define(self, made: Stream, scope: Scope, needed: set[str]) -> Scope:
         """Evaluate the needed reductions that are not of the streamed sweep, in order."""
@@ -300,7 +297,7 @@ class Fold:
             if sweep is None:
                 values = dict(zip(definition.names, reduce(value, scope), strict=True))
             else:
-                values = dict(run_sweep(sweep, scope, tile=STEP))
+                values = dict(run_sweep(sweep, scope, tile=STEP_ELEMENTS))
             scope = scope.with_values(values)
         return scope
 
