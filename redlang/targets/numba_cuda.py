@@ -7,6 +7,7 @@ numba-cuda is in maintenance mode; everything redlang takes from it is listed he
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,23 +16,26 @@ import numpy as np
 
 
 @contextmanager
-def _row_stack() -> Iterator[None]:
-    """Lend NumPy the name `row_stack` during an import.
+def _older_numpy() -> Iterator[None]:
+    """Lend NumPy the name `row_stack` during an import, and let it use deprecated time units.
 
-    numba-cuda 0.30.4 registers an overload for it; NumPy 2.5 removed it. Drop this when the
-    oldest admitted numba-cuda imports on NumPy 2.5 by itself.
+    numba-cuda 0.30.4 registers an overload for `row_stack`, which NumPy 2.5 removed, and makes a
+    timedelta without a unit, which NumPy 2.5 deprecates. Drop this when the oldest admitted
+    numba-cuda imports on NumPy 2.5 by itself.
     """
     if hasattr(np, "row_stack"):
         yield
         return
     np.row_stack = np.vstack
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The 'generic' unit", DeprecationWarning)
+            yield
     finally:
         del np.row_stack
 
 
-with _row_stack():
+with _older_numpy():
     from numba import cuda
     from numba.cuda.extending import intrinsic
 
