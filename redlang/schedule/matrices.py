@@ -2,7 +2,7 @@
 
 One *row tile* of 64 rows a warp group holds the accumulators of every product of the kernel; the
 row axes share it, the last one varying fastest. Column axes lie along the registers and the four
-lanes of a quad. One more warp group, the producer, brings operands into shared memory.
+lanes of a quad. The last threads of a block, the producer, bring operands into shared memory.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from redlang.schedule.device import WARP
 from redlang.schedule.fragments import GROUP_ROWS
 from redlang.schedule.threads import Spread, ThreadPlan
 
@@ -57,8 +58,11 @@ class MatrixPlan:
 
     @property
     def threads(self) -> int:
-        """Return the threads of a block, the producer's included."""
-        return (self.groups + 1) * GROUP_THREADS
+        """Return the threads of a block: the consumers', then the producer's.
+
+        Only one thread of the producer does anything, but groups that exchange registers are whole.
+        """
+        return self.groups * GROUP_THREADS + (GROUP_THREADS if self.groups > 1 else WARP)
 
     def width(self, axis: str) -> int:
         """Return the padded extent of a row or column axis, 1 for any other."""

@@ -88,6 +88,16 @@ warp_uniform = define("warp_uniform", "i32", ("i32",), _warp_uniform)
 """A number that all lanes have, known to the compiler as such."""
 
 
+def _larger(
+    context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+) -> Values:
+    return builder.select(builder.icmp_signed(">", *values), *values)
+
+
+larger = define("larger", "i64", ("i64", "i64"), _larger)
+"""The larger of two integers."""
+
+
 def fold(function: Intrinsic, counts: dict[str, int], over: str) -> Intrinsic:
     """Return a function that combines the elements of fragments along `over`, as `tiles.fold`.
 
@@ -175,6 +185,7 @@ __all__ = [
     "copy_in",
     "copy_out",
     "fold",
+    "larger",
     "opaque",
     "operand",
     "power_of_two",

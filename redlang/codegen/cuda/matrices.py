@@ -28,7 +28,7 @@ from redlang.ir import walk
 from redlang.ir.loops import Kernel, Loop, Loops, Statement
 from redlang.ir.program import Expr, Ref
 from redlang.ir.types import I64, Type
-from redlang.schedule.matrices import MatrixPlan
+from redlang.schedule.matrices import GROUP_THREADS, MatrixPlan
 
 PRODUCER_REGISTERS = 24
 _BLOCK_REGISTERS = 65536
@@ -153,7 +153,7 @@ class _Emitter:
         low, high = "i64(0)", size
         if bounds.low:
             first = values.value(greatest(bounds.low, b)).text
-            low = f"t.larger({first}, 0) // {loop.tile} * {loop.tile}"
+            low = f"w.larger({first}, 0) // {loop.tile} * {loop.tile}"
         if bounds.high:
             last = values.value(least(bounds.high, b)).text
             high = f"t.smaller({last} + 1, {size})"
@@ -243,14 +243,13 @@ class _Emitter:
             "if i32(cuda.threadIdx.x) == i32(0):",
             *indented(self.consumer.shared.begin(plan.groups)),
             "t.barrier()",
-            "role = w.warp_uniform(i32(cuda.threadIdx.x) >> i32(7))",
-            "if role == i32(0):",
+            "group = w.warp_uniform(i32(cuda.threadIdx.x) >> i32(7))",
+            f"if group == i32({plan.groups}):",
             *indented(release),
-            "    if i32(cuda.threadIdx.x) == i32(0):",
+            f"    if i32(cuda.threadIdx.x) == i32({plan.groups * GROUP_THREADS}):",
             *indented(indented(producer)),
             "else:",
             *indented(claim),
-            "    group = role - i32(1)",
             "    leads = i32((i32(cuda.threadIdx.x) & i32(127)) == i32(0))",
             *indented(consumer),
         ]

@@ -264,7 +264,7 @@ def without_unread(kernel: Kernel, body: Iterable[Statement]) -> tuple[Statement
 
 
 def inlined_conditions(body: Sequence[Statement]) -> tuple[Statement, ...]:
-    """Write truth values of elements out where they are read, and drop them."""
+    """Write truth values and whole numbers of elements out where they are read, and drop them."""
     values: dict[str, Expr] = {}
     kept: list[Statement] = []
     written = frozenset[str]().union(*map(tidy.writes, body))
@@ -276,7 +276,7 @@ def inlined_conditions(body: Sequence[Statement]) -> tuple[Statement, ...]:
         done = map_expressions(statement, lambda e: walk.rewrite(e, rule))
         if (
             isinstance(done, Compute)
-            and done.type.dtype.kind == "bool"
+            and done.type.dtype.kind in ("bool", "int")
             and done.type.axes
             and not walk.refs(done.value) & written
         ):
