@@ -18,7 +18,7 @@ ORDERED: frozenset[str] = frozenset({"argmax", "argmin", "topk", "monoid"})
 """Reductions whose result depends on the order of their axes."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Group:
     """Stages that share a sweep, in the program's order."""
 
@@ -65,19 +65,6 @@ class Dependences:
         """Return the stages that `stage` reads, also through pointwise definitions."""
         return self._reads[stage]
 
-    def depends(self, stage: str, on: Iterable[str]) -> bool:
-        """Return whether `stage` is one of `on` or needs one of them, however far back."""
-        targets = set(on)
-        pending, seen = [stage], set[str]()
-        while pending:
-            current = pending.pop()
-            if current in targets:
-                return True
-            if current not in seen:
-                seen.add(current)
-                pending.extend(self._reads[current])
-        return False
-
     def axes(self, stage: str) -> tuple[str, ...]:
         """Return a stage's axes: as written where their order matters, else the kernel's order."""
         reduce = self.reduce(stage)
@@ -114,6 +101,15 @@ class Dependences:
 
         return self.pool.intern(walk.rewrite(expr, rule))
 
+    def opened(self, stages: Iterable[str]) -> dict[int, str]:
+        """Return the names of the definitions that `inlined` opens, by the ids of their values."""
+        targets = frozenset(stages)
+        return {
+            id(self.inlined(value, targets)): name
+            for name, value in self._pointwise.items()
+            if not self._reads[name].isdisjoint(targets)
+        }
+
     def _find_alias(self, name: str, value: Expr) -> None:
         """Note that `name` is another name for a leaf, or for an earlier definition's value."""
 
@@ -138,20 +134,95 @@ class Dependences:
         return frozenset(found)
 
 
-def compatible(dependences: Dependences, group: Group, stage: str) -> bool:
-    """Return whether `stage` may join `group`: same axes, and nothing it needs waits for it."""
-    axes = dependences.axes(stage)
-    if frozenset(axes) != frozenset(group.axes):
+class Groups:
+    """The sweeps so far, as groups of stages; groups never need each other in a circle."""
+
+    def __init__(self, dependences: Dependences) -> None:
+        self.dependences = dependences
+        self.groups: list[Group] = []
+
+    def latest_read(self, stage: str) -> tuple[Group, ...]:
+        """Return the groups over the same axes that `stage` reads, without those before others.
+
+        They may become one, with the stage in it; nothing is returned where they may not.
+        """
+        axes = self.dependences.axes(stage)
+        reads = self.dependences.reads(stage)
+        read = [g for g in self.groups if not reads.isdisjoint(g.stages) and _same(g.axes, axes)]
+        latest = tuple(
+            group for group in read if not any(self._needs(other, [group]) for other in read)
+        )
+        union = Group(axes, [name for group in latest for name in group.stages])
+        return latest if self.may_join(stage, union, latest) else ()
+
+    def independent(self, stage: str) -> Group | None:
+        """Return a group that `stage` may join without reading it, its free axes alike."""
+        reads, free = self.dependences.reads(stage), self.dependences.free(stage)
+        for group in self.groups:
+            alike = free in {self.dependences.free(other) for other in group.stages}
+            apart = reads.isdisjoint(group.stages)
+            if alike and apart and self.may_join(stage, group, (group,)):
+                return group
+        return None
+
+    def may_join(self, stage: str, union: Group, parts: tuple[Group, ...]) -> bool:
+        """Return whether `stage` fits `union`, made of `parts`, and needs nothing after them."""
+        axes = self.dependences.axes(stage)
+        if not _same(axes, union.axes):
+            return False
+        if axes != union.axes and self._ordered([stage]) and self._ordered(union.stages):
+            return False
+        outside = self.dependences.reads(stage) - set(union.stages)
+        before = [group for group in self.groups if not outside.isdisjoint(group.stages)]
+        return not any(group in parts or self._needs(group, parts) for group in before)
+
+    def join(self, stage: str, groups: tuple[Group, ...]) -> None:
+        """Make one group of `groups` and `stage`; a new one if there are none."""
+        order = list(self.dependences.stages)
+        axes = [group.axes for group in groups if self._ordered(group.stages)]
+        if not axes or self._ordered([stage]):
+            axes.insert(0, self.dependences.axes(stage))
+        names = [stage, *(name for group in groups for name in group.stages)]
+        for group in groups:
+            self.groups.remove(group)
+        self.groups.append(Group(axes[0], sorted(names, key=order.index)))
+
+    def sorted(self) -> list[Group]:
+        """Return the groups in an order in which each only reads finished stages."""
+        done: set[str] = set()
+        pending, ordered = list(self.groups), []
+        first = list(self.dependences.stages).index
+        pending.sort(key=lambda group: first(group.stages[0]))
+        while pending:
+            ready = next((g for g in pending if self._reads(g) <= done), None)
+            assert ready is not None, "the sweeps read each other in a circle"
+            pending.remove(ready)
+            ordered.append(ready)
+            done.update(ready.stages)
+        return ordered
+
+    def _reads(self, group: Group) -> set[str]:
+        """Return the stages outside a group that it reads."""
+        read = {name for stage in group.stages for name in self.dependences.reads(stage)}
+        return read - set(group.stages)
+
+    def _needs(self, group: Group, targets: Iterable[Group]) -> bool:
+        """Return whether `group` needs one of `targets` finished, however far back."""
+        wanted = [target for target in targets if target is not group]
+        pending, seen = [group], [group]
+        while pending:
+            reads = self._reads(pending.pop())
+            for other in self.groups:
+                if other not in seen and not reads.isdisjoint(other.stages):
+                    if other in wanted:
+                        return True
+                    seen.append(other)
+                    pending.append(other)
         return False
-    if (
-        axes != group.axes
-        and _ordered(dependences, [stage])
-        and _ordered(dependences, group.stages)
-    ):
-        return False
-    outside = dependences.reads(stage) - set(group.stages)
-    return not any(dependences.depends(read, group.stages) for read in outside)
+
+    def _ordered(self, stages: Iterable[str]) -> bool:
+        return any(self.dependences.reduce(stage).op in ORDERED for stage in stages)
 
 
-def _ordered(dependences: Dependences, stages: Iterable[str]) -> bool:
-    return any(dependences.reduce(stage).op in ORDERED for stage in stages)
+def _same(a: Iterable[str], b: Iterable[str]) -> bool:
+    return frozenset(a) == frozenset(b)

@@ -26,7 +26,6 @@ from redlang.algebra.transport import (
 from redlang.algebra.witness import CAP
 from redlang.ir import walk
 from redlang.ir.build import Builder
-from redlang.ir.printing import to_text
 from redlang.ir.program import Apply, Expr, Reduce
 
 MAX_RANK = CAP
@@ -150,7 +149,7 @@ def derive(
     for part in conjuncts(stage.condition):
         if view.reads(part) and view.varies(part):
             raise Declined(
-                f"the condition {to_text(part)} has the same elements for all values of what it "
+                f"the condition {view.text(part)} has the same elements for all values of what it "
                 "reads",
                 "closure",
             )
@@ -166,7 +165,7 @@ def derive(
         case "prod":
             return _product(stage, condition, tuple(guards), view, signs)
         case "count":
-            test = to_text(stage.operand)
+            test = view.text(stage.operand)
             raise Declined(f"{test} is true of the same elements for all contexts", "closure")
         case op:
             raise Declined(f"a law that carries {op} over changing contexts", "closure")
@@ -189,7 +188,7 @@ def _sum(
         terms = separation.terms(operand)
     except NotSeparable as declined:
         raise Declined(
-            f"phi(x, u') = T(u, u') phi(x, u): {declined.reason} in {to_text(declined.node)}",
+            f"phi(x, u') = T(u, u') phi(x, u): {declined.reason} in {view.text(declined.node)}",
             "closure",
         ) from None
     carried = tuple(carry(term, condition, dtype, view, signs) for term in terms)
@@ -198,7 +197,7 @@ def _sum(
     if stable and dtype.kind == "float":
         if separation.spread:
             raise Declined(
-                f"stability: in {to_text(operand)} a product of sums is multiplied out, and its "
+                f"stability: in {view.text(operand)} a product of sums is multiplied out, and its "
                 "parts may cancel",
                 "stability",
             )
@@ -220,7 +219,7 @@ def _check_shifts(
         if own_weight(shift, weight, view, signs) or _is_mean(shift, view, sums):
             continue
         raise Declined(
-            f"stability: {to_text(shift.element)} - {to_text(shift.context)} has a weight of "
+            f"stability: {view.text(shift.element)} - {view.text(shift.context)} has a weight of "
             "unknown sign, and the context is no mean of what is shifted",
             "stability",
         )
@@ -243,10 +242,10 @@ def _order(
     hoisted = _hoisted(operand, view, signs)
     ranks = op not in ("max", "min")
     if ranks and not hoisted.strict:
-        raise Declined(f"{to_text(operand)} is strictly monotone in one element", "order")
+        raise Declined(f"{view.text(operand)} is strictly monotone in one element", "order")
     if not hoisted.rising:
         if op == "topk":
-            raise Declined(f"{to_text(operand)} rises in its element", "order")
+            raise Declined(f"{view.text(operand)} rises in its element", "order")
         op = SWAPPED[op]
     return Ordered(stage, op, operand, hoisted, condition, guards)
 
@@ -255,11 +254,8 @@ def _hoisted(operand: Expr, view: View, signs: Signs) -> Hoisted:
     try:
         return hoist(operand, view, signs)
     except NotMonotone as declined:
-        raise Declined(
-            f"{to_text(operand)} is monotone in one element, whatever it reads: {declined.reason}",
-            "order",
-            operand,
-        ) from None
+        wanted = f"{view.text(operand)} is monotone in one element, whatever it reads"
+        raise Declined(f"{wanted}: {declined.reason}", "order", operand) from None
 
 
 def _truth(
@@ -279,7 +275,9 @@ def _truth(
             operand, upper = right, op in ("lt", "le")
             test = partial(_compared, build, op, left, swapped=True)
         case _:
-            raise Declined(f"{to_text(stage.operand)} compares an element with a context", "order")
+            raise Declined(
+                f"{view.text(stage.operand)} compares an element with a context", "order"
+            )
     hoisted = _hoisted(operand, view, signs)
     largest = (upper is some) is hoisted.rising
     if some and hoisted.element.type.dtype.kind == "float":

@@ -24,28 +24,26 @@ from redlang.algebra.derive import (
     Transported,
 )
 from redlang.algebra.monoids import SAMPLES, Laws
-from redlang.algebra.prove import METHOD, Broken, Open, assumptions, checked
+from redlang.algebra.prove import METHOD, Broken, Claim, Open, assumptions, checked
 from redlang.algebra.signs import Signs
 from redlang.algebra.terms import View
 from redlang.algebra.transport import Maximum, Phi, Reference, value
 from redlang.algebra.verdicts import Fused, Proof, Refuted, StageVerdict, Undecided
 from redlang.algebra.witness import Search, Witness
-from redlang.ir.build import Builder
-from redlang.ir.printing import to_text
 from redlang.ir.program import Expr, Ref
 from redlang.ir.types import Type
 
 
-def plain(stage: Stage) -> Fused:
+def plain(stage: Stage, view: View) -> Fused:
     """Return the verdict on a stage that reads nothing carried."""
     op = stage.reduce.op
-    operands = ", ".join(map(to_text, stage.operands))
+    operands = ", ".join(map(view.text, stage.operands))
     proof = Proof(f"{op} is associative and has a neutral value", method="law of the reduction")
-    state = (f"{op} of {operands}{_under(stage.condition)}",)
+    state = (f"{op} of {operands}{_under(stage.condition, view)}",)
     return Fused(stage.name, stage.reduce.axes, state, (), f"{op} of both", "the state", proof)
 
 
-def lawful(stage: Stage, known: Laws) -> Fused:
+def lawful(stage: Stage, known: Laws, view: View) -> Fused:
     """Return the verdict on a stage that reduces by a user's monoid."""
     seed, digits, _ = checked()
     how = (
@@ -54,29 +52,29 @@ def lawful(stage: Stage, known: Laws) -> Fused:
     proof = Proof(
         "associative, with init neutral", (), known.identities, how, seed, digits, SAMPLES
     )
-    return replace(plain(stage), proof=proof)
+    return replace(plain(stage, view), proof=proof)
 
 
 def fused(plan: StagePlan, view: View, signs: Signs) -> StageVerdict:
     """Prove a plan; return the verdict with its formulas."""
     if isinstance(plan, Plain):
-        return plain(plan.stage)
+        return plain(plan.stage, view)
     stage, build = plan.stage, view.build
     claims = claims_of(plan, build)
     prover = prover_for(plan, view, signs)
     outcome = prover.prove_all(claims)
     match outcome:
         case Broken(claim, witness):
-            return Refuted(stage.name, str(claim), Witness((), (), (), witness))
+            return Refuted(stage.name, _equation(claim, view), Witness((), (), (), witness))
         case Open(claim, reason):
-            return Undecided(stage.name, f"{claim} ({reason})")
+            return Undecided(stage.name, f"{_equation(claim, view)} ({reason})")
     if isinstance(plan, Ordered) and (broken := moves_in_order(plan, view, signs)):
-        return Refuted(stage.name, _order_obligation(plan), Witness((), (), (), broken))
+        return Refuted(stage.name, _order_obligation(plan, view), Witness((), (), (), broken))
     seed, digits, samples = checked()
     proof = Proof(
-        _obligation(plan),
-        _assumptions(plan, signs),
-        tuple(map(str, claims)),
+        _obligation(plan, view),
+        _assumptions(plan, view, signs),
+        tuple(dict.fromkeys(_equation(claim, view) for claim in claims)),
         METHOD,
         seed,
         digits,
@@ -84,11 +82,11 @@ def fused(plan: StagePlan, view: View, signs: Signs) -> StageVerdict:
     )
     match plan:
         case Transported():
-            return _transported(plan, build, proof)
+            return _transported(plan, view, proof)
         case Ordered():
-            return _ordered(plan, proof)
+            return _ordered(plan, view, proof)
         case Multiplied():
-            return _multiplied(plan, proof)
+            return _multiplied(plan, view, proof)
 
 
 def declined(stage: Stage, view: View, signs: Signs, why: Declined) -> StageVerdict:
@@ -114,64 +112,70 @@ def _summand(stage: Stage, view: View) -> Expr:
     return view.pool.intern(operand)
 
 
-def _under(condition: Expr | None) -> str:
-    return "" if condition is None else f" where {to_text(condition)}"
+def _equation(claim: Claim, view: View) -> str:
+    return f"{view.text(claim.left)} = {view.text(claim.right)}"
 
 
-def _obligation(plan: StagePlan) -> str:
+def _under(condition: Expr | None, view: View) -> str:
+    return "" if condition is None else f" where {view.text(condition)}"
+
+
+def _obligation(plan: StagePlan, view: View) -> str:
     match plan:
         case Transported():
             return "phi(x, c') = T(c, c') phi(x, c) for all x, c, c'"
         case Ordered():
-            return _order_obligation(plan)
+            return _order_obligation(plan, view)
         case _:
             return "the product of C * g over n elements is C^n times the product of g"
 
 
-def _order_obligation(plan: Ordered) -> str:
+def _order_obligation(plan: Ordered, view: View) -> str:
     way = "rises" if plan.hoisted.rising else "falls"
     strictly = " strictly" if plan.hoisted.strict else ""
-    return f"{to_text(plan.hoisted.psi(_free(plan)))} {way}{strictly} with g"
+    return f"{view.text(plan.hoisted.psi(_free(plan)))} {way}{strictly} with g"
 
 
 def _free(plan: Ordered) -> Ref:
     return Ref("g", Type(plan.hoisted.element.type.dtype))
 
 
-def _assumptions(plan: StagePlan, signs: Signs) -> tuple[str, ...]:
+def _assumptions(plan: StagePlan, view: View, signs: Signs) -> tuple[str, ...]:
     match plan:
         case Ordered():
             return plan.hoisted.facts
         case Transported():
             parts = [f.value for c in plan.terms for f in c.term.factors if f.op != "where"]
             weights = [c.top.element for c in plan.terms if c.centres and c.top.element]
-            return assumptions(signs, [*parts, *weights])
+            return assumptions(signs, view.text, [*parts, *weights])
         case _:
             return ()
 
 
-def _transported(plan: Transported, build: Builder, proof: Proof) -> Fused:
+def _transported(plan: Transported, view: View, proof: Proof) -> Fused:
+    build = view.build
     points = points_of(plan)
     names = {phi: f"S{i}" for i, phi in enumerate(bases(plan))}
 
     def sums(phi: Phi) -> Expr:
         return Ref(names[phi], Type(phi.dtype))
 
-    state = [_point(reference, name, points, build) for reference, name in points.names.items()]
+    state = [_point(reference, name, points, view) for reference, name in points.names.items()]
     transport = []
     for phi, name in names.items():
-        term = to_text(value(phi, points.now, build))
-        state.append(f"{name} = sum of {term}{_under(phi.condition)}")
-        later = to_text(moved(phi, points, sums, build))
+        term = f"sum of {view.text(value(phi, points.now, build))}"
+        shown = "count" if phi.counts else term
+        state.append(f"{name} = {shown}{_under(phi.condition, view)}")
+        later = view.text(moved(phi, points, sums, build))
         if later != name:
             transport.append(f"{name}' = {later}")
     total: Expr | None = None
     for carried in plan.terms:
         part = finished(carried, points, sums, build)
         total = part if total is None else build.add(total, part)
-    finish = to_text(total) if total is not None else "0"
+    finish = view.text(total) if total is not None else "0"
     for guard in plan.guards:
-        finish = f"where({to_text(guard)}, {finish}, 0)"
+        finish = f"where({view.text(guard)}, {finish}, 0)"
     merge = (
         "both sides moved to their common reference points, then added"
         if points.names
@@ -188,33 +192,35 @@ def _transported(plan: Transported, build: Builder, proof: Proof) -> Fused:
     )
 
 
-def _point(reference: Reference, name: str, points: Points, build: Builder) -> str:
+def _point(reference: Reference, name: str, points: Points, view: View) -> str:
     """Return what a reference point is."""
     if isinstance(reference, Maximum):
-        return f"{name} = running maximum of {to_text(reference.element)}"
+        return f"{name} = running maximum of {view.text(reference.element)}"
     assert reference.weight is not None
-    text = f"{name} = running mean of {to_text(reference.element)}"
+    text = f"{name} = running mean of {view.text(reference.element)}"
     if reference.weight.counts:
         return text
-    return f"{text} weighted by {to_text(value(reference.weight, points.now, build))}"
+    return f"{text} weighted by {view.text(value(reference.weight, points.now, view.build))}"
 
 
-def _ordered(plan: Ordered, proof: Proof) -> Fused:
+def _ordered(plan: Ordered, view: View, proof: Proof) -> Fused:
     hoisted, stage = plan.hoisted, plan.stage
-    state = (f"M = {plan.op} of {to_text(hoisted.element)}{_under(plan.condition)}",)
-    psi = to_text(plan.test(hoisted.psi(Ref("M", Type(hoisted.element.type.dtype)))))
+    state = (f"M = {plan.op} of {view.text(hoisted.element)}{_under(plan.condition, view)}",)
+    psi = view.text(plan.test(hoisted.psi(Ref("M", Type(hoisted.element.type.dtype)))))
     return Fused(stage.name, stage.reduce.axes, state, (), f"{plan.op} of both", psi, proof)
 
 
-def _multiplied(plan: Multiplied, proof: Proof) -> Fused:
+def _multiplied(plan: Multiplied, view: View, proof: Proof) -> Fused:
     stage, term = plan.stage, plan.term
-    element = "1" if term.element is None else to_text(term.element)
-    factors = "".join(f" {'*' if f.op == 'mul' else '/'} {to_text(f.value)}" for f in term.factors)
+    element = "1" if term.element is None else view.text(term.element)
+    factors = "".join(
+        f" {'*' if f.op == 'mul' else '/'} {view.text(f.value)}" for f in term.factors
+    )
     state = (
-        f"P = product of {element} as mantissa and exponent{_under(plan.condition)}",
-        f"n = count{_under(plan.condition)}",
+        f"P = product of {element} as mantissa and exponent{_under(plan.condition, view)}",
+        f"n = count{_under(plan.condition, view)}",
     )
     finish = f"P * ({term.number}{factors})^n"
     if plan.power is not None:
-        finish = f"P ** ({to_text(plan.power)})"
+        finish = f"P ** ({view.text(plan.power)})"
     return Fused(stage.name, stage.reduce.axes, state, (), "product and sum", finish, proof)

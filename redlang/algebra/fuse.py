@@ -13,13 +13,14 @@ from functools import lru_cache
 from typing import Literal
 
 from redlang.algebra import explain, finish
-from redlang.algebra.cascade import ORDERED, Dependences, Group, compatible
+from redlang.algebra.cascade import Dependences, Group, Groups
 from redlang.algebra.centre import centred
 from redlang.algebra.derive import Declined, Plain, Stage, StagePlan, derive
 from redlang.algebra.distance import Distances
 from redlang.algebra.incremental import Emitter
 from redlang.algebra.monoids import laws
 from redlang.algebra.operators import Sign
+from redlang.algebra.reading import Reading
 from redlang.algebra.related import related_centres
 from redlang.algebra.signs import Signs
 from redlang.algebra.split import split
@@ -76,61 +77,30 @@ class _Fuser:
         # In real arithmetic nothing remains of a mean.
         self.signs = Signs(self.program, {mean.rest: Sign.ZERO for mean in self.means})
         self.taken = {name for definition in self.program.definitions for name in definition.names}
-        self.groups: list[Group] = []
+        self.groups = Groups(self.dependences)
         self.plans: dict[str, StagePlan] = {}
         self.verdicts: dict[str, StageVerdict] = {}
 
     def run(self) -> Fusion:
         for stage in self.dependences.stages:
             self._place(stage)
-        sweeps = tuple(self._sweep(group) for group in self._sorted())
+        sweeps = tuple(self._sweep(group) for group in self.groups.sorted())
         verdicts = tuple(self.verdicts[stage] for stage in self.dependences.stages)
         return Fusion(self.program, sweeps, verdicts)
 
     def _place(self, name: str) -> None:
         """Put a stage into the sweep of what it reads, or into a later one."""
-        joined = self._union_read(name)
-        if joined is not None and self._carry(name, joined):
+        joined = () if self.mode == "never" else self.groups.latest_read(name)
+        if joined and self._carry(name, joined):
             return
         stage = self._stage(name, ())
         self.plans[name] = Plain(stage)
         if name not in self.verdicts:
-            self.verdicts[name] = explain.plain(stage)
+            self.verdicts[name] = explain.plain(stage, self._view((), stage.reduce.axes))
         if stage.reduce.monoid is not None:
             self._check_laws(stage, stage.reduce.monoid)
-        for group in self.groups:
-            independent = self.dependences.reads(name).isdisjoint(group.stages)
-            free = {self.dependences.free(other) for other in group.stages}
-            alike = independent and self.dependences.free(name) in free
-            if alike and compatible(self.dependences, group, name):
-                self._join(group, name)
-                return
-        self.groups.append(Group(self.dependences.axes(name), [name]))
-
-    def _union_read(self, name: str) -> tuple[Group, ...] | None:
-        """Return the latest sweeps over the same axes that a stage reads, if it may join them."""
-        if self.mode == "never":
-            return None
-        axes = frozenset(self.dependences.axes(name))
-        reads = self.dependences.reads(name)
-        read = [
-            group
-            for group in self.groups
-            if frozenset(group.axes) == axes and not reads.isdisjoint(group.stages)
-        ]
-        latest = tuple(
-            group
-            for group in read
-            if not any(
-                other is not group
-                and any(self.dependences.depends(s, group.stages) for s in other.stages)
-                for other in read
-            )
-        )
-        union = Group(self.dependences.axes(name), [s for group in latest for s in group.stages])
-        if latest and compatible(self.dependences, union, name):
-            return latest
-        return None
+        alike = self.groups.independent(name)
+        self.groups.join(name, (alike,) if alike else ())
 
     def _carry(self, name: str, groups: tuple[Group, ...]) -> bool:
         """Carry a stage with the groups that it reads, which become one; return success."""
@@ -153,20 +123,8 @@ class _Fuser:
             self._require(self.verdicts[name], stage)
             return False
         self.plans[name] = plan
-        first, *others = groups
-        for other in others:
-            self.groups.remove(other)
-            for member in other.stages:
-                self._join(first, member)
-        self._join(first, name)
+        self.groups.join(name, groups)
         return True
-
-    def _join(self, group: Group, name: str) -> None:
-        if self.dependences.reduce(name).op in ORDERED:
-            group.axes = self.dependences.axes(name)
-        group.stages.append(name)
-        order = list(self.dependences.stages)
-        group.stages.sort(key=order.index)
 
     def _check_laws(self, stage: Stage, monoid: Monoid) -> None:
         known = laws(monoid)
@@ -177,7 +135,7 @@ class _Fuser:
                 hint="its result would depend on how the axis is cut into tiles",
                 span=stage.reduce.span,
             )
-        self.verdicts[stage.name] = explain.lawful(stage, known)
+        self.verdicts[stage.name] = explain.lawful(stage, known, self._view((), stage.reduce.axes))
 
     def _require(self, verdict: StageVerdict, stage: Stage) -> None:
         if self.mode != "require" or isinstance(verdict, Fused):
@@ -199,23 +157,9 @@ class _Fuser:
 
     def _view(self, together: Sequence[str], axes: tuple[str, ...]) -> View:
         dependences = self.dependences
-        return View(axes, dependences.names(together), dependences.build, dependences.pool)
-
-    def _sorted(self) -> list[Group]:
-        """Return the groups in an order in which each only reads finished stages."""
-        done: set[str] = set()
-        pending, ordered = list(self.groups), []
-        while pending:
-            for group in pending:
-                reads = {r for stage in group.stages for r in self.dependences.reads(stage)}
-                if reads <= done.union(group.stages):
-                    break
-            else:
-                raise AssertionError("the sweeps read each other in a circle")
-            pending.remove(group)
-            ordered.append(group)
-            done.update(group.stages)
-        return ordered
+        reading = Reading(self.signs, dependences.opened(together))
+        names = dependences.names(together)
+        return View(axes, names, dependences.build, dependences.pool, reading)
 
     def _sweep(self, group: Group) -> Sweep:
         view = self._view(group.stages, group.axes)

@@ -17,7 +17,6 @@ from redlang.algebra.operators import LAWS, NONNEGATIVE, NONPOSITIVE, Sign
 from redlang.algebra.separate import NotSeparable, Separation
 from redlang.algebra.signs import Signs
 from redlang.algebra.terms import View
-from redlang.ir.printing import to_text
 from redlang.ir.program import Apply, Cast, Expr, Literal
 
 
@@ -107,7 +106,9 @@ class _Hoist:
             case Cast(operand):
                 return self._cast(expr, operand)
             case _:
-                raise NotMonotone(f"no law says how {_name(expr)} moves with the element", expr)
+                raise NotMonotone(
+                    f"no law says how {self._name(expr)} moves with the element", expr
+                )
 
     def _sum(self, expr: Expr) -> Hoisted | None:
         """Return G + u for a sum of elements and contexts."""
@@ -260,14 +261,13 @@ class _Hoist:
         sign = self.signs.of(expr)
         never = not sign & Sign.ZERO
         if (sign & ~NONNEGATIVE and sign & ~NONPOSITIVE) or (op == "div" and not never):
-            raise NotMonotone(f"the sign of {to_text(expr)} is not known", whole)
+            raise NotMonotone(f"the sign of {self.view.text(expr)} is not known", whole)
         return not sign & ~NONNEGATIVE, never
 
     def _fact(self, expr: Expr) -> str:
         sign = self.signs.of(expr)
         relation = {Sign.POSITIVE: "> 0", Sign.NEGATIVE: "< 0", NONNEGATIVE: ">= 0"}
-        return f"{to_text(expr)} {relation.get(sign, '<= 0')}"
+        return f"{self.view.text(expr)} {relation.get(sign, '<= 0')}"
 
-
-def _name(expr: Expr) -> str:
-    return expr.op if isinstance(expr, Apply) else to_text(expr)
+    def _name(self, expr: Expr) -> str:
+        return expr.op if isinstance(expr, Apply) else self.view.text(expr)

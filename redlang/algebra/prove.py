@@ -200,7 +200,9 @@ def _exponentials_apart(expr: sp.Expr) -> sp.Expr:
     return expr.xreplace(replaced)
 
 
-def assumptions(signs: Signs, exprs: Iterable[Expr]) -> tuple[str, ...]:
+def assumptions(
+    signs: Signs, text: Callable[[Expr], str], exprs: Iterable[Expr]
+) -> tuple[str, ...]:
     """Return the signs that a proof about `exprs` may use, in words."""
     words = {
         Sign.POSITIVE: "> 0",
@@ -208,7 +210,8 @@ def assumptions(signs: Signs, exprs: Iterable[Expr]) -> tuple[str, ...]:
         Sign.ZERO | Sign.POSITIVE: ">= 0",
         Sign.ZERO | Sign.NEGATIVE: "<= 0",
     }
-    return tuple(f"{to_text(e)} {words[s]}" for e in exprs if (s := signs.of(e)) in words)
+    facts = (f"{text(e)} {words[s]}" for e in exprs if (s := signs.of(e)) in words)
+    return tuple(dict.fromkeys(facts))
 
 
 def checked() -> tuple[int, int, int]:

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from redlang.algebra.reading import Reading
 from redlang.algebra.sharing import Pool
 from redlang.ir import walk
 from redlang.ir.build import Builder
@@ -102,16 +103,27 @@ class View:
         carried: Names of the results that are carried with the stage at hand.
         build: Typed constructors.
         pool: Where expressions are interned.
+        reading: How expressions are shown.
     """
 
     def __init__(
-        self, axes: Iterable[str], carried: Iterable[str], build: Builder, pool: Pool
+        self,
+        axes: Iterable[str],
+        carried: Iterable[str],
+        build: Builder,
+        pool: Pool,
+        reading: Reading,
     ) -> None:
         self.axes = frozenset(axes)
         self.carried = frozenset(carried)
         self.build = build
         self.pool = pool
+        self.reading = reading
         self._reads: dict[int, tuple[Expr, bool]] = {}
+
+    def text(self, expr: Expr) -> str:
+        """Return `expr` as a reader wants it."""
+        return self.reading.text(self.pool.intern(expr))
 
     def varies(self, expr: Expr) -> bool:
         """Return whether `expr` varies along the swept axes."""
@@ -139,7 +151,7 @@ class Steady(View):
     """Sees what does not vary along the sweep as contexts, whether it is carried or not."""
 
     def __init__(self, view: View) -> None:
-        super().__init__(view.axes, view.carried, view.build, view.pool)
+        super().__init__(view.axes, view.carried, view.build, view.pool, view.reading)
 
     def reads(self, expr: Expr) -> bool:
         """Return whether a part of `expr` does not vary along the swept axes."""

@@ -114,7 +114,7 @@ class Search:
             if elements:
                 text = (
                     f"{CAP + 1} elements and {CAP + 1} values of what is read, for which the "
-                    f"matrix of {to_text(self.expr)} has full rank: "
+                    f"matrix of {self.view.text(self.expr)} has full rank: "
                     f"{self._listed(self.varying, elements)}; "
                     f"{self._listed(self.carried, contexts)}"
                 )
@@ -179,7 +179,7 @@ class Search:
                 continue
             if (a > b and c < d) or (a < b and c > d):
                 text = (
-                    f"{self._listed(self.varying, elements)}: {to_text(self.expr)} gives "
+                    f"{self._listed(self.varying, elements)}: {self.view.text(self.expr)} gives "
                     f"{numbers.text(a)}, {numbers.text(b)} where "
                     f"{self._listed(self.carried, contexts[:1])} and "
                     f"{numbers.text(c)}, {numbers.text(d)} where "
@@ -217,7 +217,7 @@ class Search:
 
     def _listed(self, leaves: Sequence[Expr], assignments: Sequence[dict[int, Number]]) -> str:
         return ", ".join(
-            f"{to_text(leaf)} = {' '.join(numbers.text(a[id(leaf)]) for a in assignments)}"
+            f"{self.view.text(leaf)} = {' '.join(numbers.text(a[id(leaf)]) for a in assignments)}"
             for leaf in leaves
         )
 
