@@ -7,11 +7,12 @@ which are long.
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, assert_never
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from redlang.algebra.verdicts import Fused, Refuted, StageVerdict, Undecided
 from redlang.ir.extents import extent_value
+from redlang.ir.loops import Loops
 from redlang.ir.loops_printing import loops_text
 from redlang.ir.printing import to_text
 from redlang.ir.program import Program, ScalarParam
@@ -20,6 +21,9 @@ from redlang.schedule.plan import NestPlan
 if TYPE_CHECKING:
     from redlang.runtime.compiler import Compiler
     from redlang.schedule.nests import Nest
+
+ShownPlan: TypeAlias = Callable[[Mapping[str, int]], tuple[str, Loops]]
+"""A plan in words, and its loops, for some extents."""
 
 TYPICAL = 1024
 """The extent of an axis that no call has given one."""
@@ -60,6 +64,7 @@ def explain(
     compiler: Compiler,
     extents: Mapping[str, int] | None,
     stage: str | None,
+    gpu: ShownPlan | None = None,
 ) -> Explanation:
     """Return the explanation of one stage, or of those that a reader needs.
 
@@ -69,6 +74,7 @@ def explain(
         compiler: What compiles it.
         extents: Those of the last call.
         stage: One of `pipeline.STAGES`, or None.
+        gpu: Plan and loops on a GPU, where the last call ran on one.
     """
     known = extents if extents is not None else typical_extents(compiler.program)
     writers = {
@@ -78,6 +84,9 @@ def explain(
         "plan": lambda: plan_text(compiler, known),
         "loops": lambda: loops_text(compiler.loops(compiler.choice(known))),
     }
+    if gpu is not None:
+        writers["plan"] = lambda: gpu(known)[0]
+        writers["loops"] = lambda: loops_text(gpu(known)[1])
     chosen = READABLE if stage is None else (stage,)
     return Explanation(tuple((name, writers[name]().rstrip() + "\n") for name in chosen))
 

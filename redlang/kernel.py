@@ -19,6 +19,7 @@ from redlang.pipeline import FUSE, Fuse
 if TYPE_CHECKING:
     from redlang.explanation import Explanation
     from redlang.runtime.calling import Caller
+    from redlang.runtime.cuda_compiler import KernelStats
     from redlang.runtime.fold import Fold
 
 Precision = Literal["double", "declared"]
@@ -171,8 +172,22 @@ class Kernel(_Defined):
         return pipeline.explain(self._start(), stage)
 
     def source(self, target: str = "cpu") -> str:
-        """Return the generated text for `target`, of the last call or for f32 arrays."""
+        """Return the generated text for `target`, of the last call or for f32 arrays.
+
+        Args:
+            target: `cpu` or `cuda`; the second needs the compiler for GPUs, but no GPU.
+        """
         return pipeline.source(self._start(), target)
+
+    @property
+    def ptx(self) -> str:
+        """The PTX text of the kernels for GPUs, of the last call there or for f32 arrays."""
+        return pipeline.ptx(self._start())
+
+    @property
+    def stats(self) -> tuple[KernelStats, ...]:
+        """Registers, spills, shared memory and occupancy of each kernel for GPUs."""
+        return pipeline.stats(self._start())
 
     @property
     def sweeps(self) -> tuple[tuple[tuple[str, tuple[str, ...]], ...], ...]:

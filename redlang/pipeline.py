@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from redlang.ir.program import Program
     from redlang.runtime.call import Call, Chosen
     from redlang.runtime.compiler import Compiler
+    from redlang.runtime.cuda_compiler import CudaCode, CudaCompiler, KernelStats
     from redlang.runtime.fold import Fold
     from redlang.runtime.stream import Stream
+    from redlang.schedule.device import Device
     from redlang.source import SourceText
 
 Fuse = Literal["auto", "always", "never", "require"]
@@ -207,6 +209,7 @@ class Machine:
             )
         self.fuse: Fuse = fuse
         self.history = History()
+        self._cuda_compilers: dict[tuple[Program, Device], CudaCompiler] = {}
         names = definition.receiver_names if definition.receiver is not None else None
         self.caller = Caller(
             Declared(syntax, definition.source, definition.header),
@@ -224,13 +227,37 @@ class Machine:
         """
         from redlang.runtime.compiled import Compiled
 
-        if device != "cpu":
+        if device == "cpu":
+            chosen: Chosen = Compiled(self.compiler(call.program).find)
+        elif device.startswith("cuda"):
+            chosen = self._on_gpu(call.program, int(device.partition(":")[2] or 0))
+        else:
             raise BackendError(
                 f"redlang has no backend for arrays on {device} here",
                 hint="move them to the CPU",
             )
         self.history.call = call
-        return Compiled(self.compiler(call.program).find)
+        self.history.device = device
+        return chosen
+
+    def _on_gpu(self, program: Program, number: int) -> Chosen:
+        from redlang.runtime.cuda_compiled import CudaCompiled
+        from redlang.runtime.driver import require_driver
+        from redlang.runtime.probe import probe
+
+        driver = require_driver()
+        device = probe(number)
+        assert device is not None, "an array lives on it"
+        return CudaCompiled(self.cuda_compiler(program, device), driver, number)
+
+    def cuda_compiler(self, program: Program, device: Device) -> CudaCompiler:
+        """Return what makes machine code of a program, as resolved, for a kind of GPU."""
+        from redlang.runtime.cuda_compiler import CudaCompiler
+
+        key = (program, device)
+        if key not in self._cuda_compilers:
+            self._cuda_compilers[key] = CudaCompiler(self.compiler(program), device)
+        return self._cuda_compilers[key]
 
     def compiler(self, program: Program) -> Compiler:
         """Return what makes machine code of a program, as resolved."""
@@ -363,7 +390,46 @@ def explain(machine: Machine, stage: str | None) -> Explanation:
     program = machine.program
     syntax = unparse(machine.caller.declared.syntax)
     compiler = machine.compiler(program)
-    return explained(syntax, program, compiler, machine.history.extents, stage)
+    extents = machine.history.extents
+    if not machine.history.device.startswith("cuda"):
+        return explained(syntax, program, compiler, extents, stage)
+    gpu = machine.cuda_compiler(program, _device(machine))
+    return explained(syntax, program, compiler, extents, stage, gpu.shown)
+
+
+def _device(machine: Machine) -> Device:
+    """Return the GPU of the last call, or the one at hand, or the one that plans default to."""
+    from redlang.runtime.probe import probe
+    from redlang.schedule.device import DEFAULT_DEVICE
+
+    name = machine.history.device
+    number = int(name.partition(":")[2] or 0) if name.startswith("cuda") else 0
+    return probe(number) or DEFAULT_DEVICE
+
+
+def cuda_code(machine: Machine) -> CudaCode:
+    """Return the compiled code of the last call on a GPU, or for f32 arrays of typical size."""
+    from redlang.explanation import typical_extents
+    from redlang.runtime.cuda_compiler import cuda_arrays
+
+    compiler = machine.cuda_compiler(machine.program, _device(machine))
+    if compiler.last is not None:
+        return compiler.last
+    program = compiler.compiler.program
+    extents = machine.history.extents or typical_extents(program)
+    return compiler.find(extents, cuda_arrays(program, extents))
+
+
+def ptx(machine: Machine) -> str:
+    """Return the PTX text of every kernel; see `Kernel.ptx`."""
+    return "\n".join(kernel.ptx for kernel in cuda_code(machine).kernels)
+
+
+def stats(machine: Machine) -> tuple[KernelStats, ...]:
+    """Return the figures of every kernel; see `Kernel.stats`."""
+    from redlang.runtime.cuda_compiler import kernel_stats
+
+    return kernel_stats(cuda_code(machine), _device(machine))
 
 
 def source(machine: Machine, target: str) -> str:
@@ -375,8 +441,10 @@ def source(machine: Machine, target: str) -> str:
     from redlang.codegen.cpu import emit
     from redlang.explanation import typical_extents
 
+    if target == "cuda":
+        return "\n\n".join(kernel.text.source for kernel in cuda_code(machine).kernels)
     if target != "cpu":
-        raise BackendError(f"there is no target {target!r} here", hint="ask for 'cpu'")
+        raise BackendError(f"there is no target {target!r} here", hint="ask for 'cpu' or 'cuda'")
     compiler = machine.compiler(machine.program)
     extents = machine.history.extents or typical_extents(compiler.program)
     loops = compiler.loops(compiler.choice(extents))

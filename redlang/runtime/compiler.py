@@ -67,11 +67,13 @@ class History:
     Attributes:
         call: The last new kind of call.
         extents: The last new set of extents.
+        device: Where the last new kind of call ran.
     """
 
     def __init__(self) -> None:
         self.call: Call | None = None
         self.extents: Mapping[str, int] | None = None
+        self.device = "cpu"
         self._compiled = 0
         self._loaded = 0
         self._events: list[str] = []

@@ -136,6 +136,17 @@ class Driver:
         self.call("cuStreamIsCapturing", ctypes.c_void_p(stream), ctypes.byref(status))
         return status.value != _NOT_CAPTURING
 
+    def clear(self, device: int, address: int, count: int, stream: int) -> None:
+        """Set `count` 32-bit words to 0, in a stream's order."""
+        with self.current(device):
+            self.call(
+                "cuMemsetD32Async",
+                ctypes.c_void_p(address),
+                ctypes.c_uint(0),
+                ctypes.c_size_t(count),
+                ctypes.c_void_p(stream),
+            )
+
     def require_no_capture(self, device: int, stream: int, kernel: str) -> None:
         """Raise if `stream` is being captured: a kernel cannot be loaded then.
 

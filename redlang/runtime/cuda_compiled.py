@@ -1,0 +1,383 @@
+"""Compiled kernels on a GPU: what a warm call looks up, packs and launches.
+
+A launcher knows extents, strides and addresses, and asks for the *run* that fits them. A run is a
+closure that launches: everything that follows from extents is a constant in it, so that a warm call
+is one look-up, one allocation of results, and one call of the launch stub for each kernel. Nothing
+waits for the device.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, TypeAlias
+
+from redlang.codegen.arguments import Extent, Stride
+from redlang.codegen.cuda.kernel_text import Address, Counters, KernelText, Number, Parameter
+from redlang.ir.program import Program
+from redlang.ir.types import U8
+from redlang.runtime.cache import BUILDING
+from redlang.runtime.cuda_compiler import Arrays, CudaCode, CudaCompiler
+from redlang.runtime.driver import Driver, stream_text
+from redlang.runtime.launcher import Launch, Stored
+from redlang.runtime.memory import AnyArray, Library
+from redlang.schedule.in_place import in_place
+from redlang.schedule.plan import segment_axis
+
+KEPT_CALLS = 4096
+"""Sets of extents, strides and alignments whose runs one launcher remembers."""
+COUNTERS = 1 << 14
+"""Counters in a stream's first buffer."""
+
+Run: TypeAlias = Callable[..., None]
+"""`run(stream, *addresses, *scalars)`: addresses of inputs, then results."""
+
+_space_alignment = 256
+
+
+@dataclass(slots=True, eq=False)
+class CudaCompiled:
+    """The backend that launches cubins on one device.
+
+    Attributes:
+        compiler: Finds code.
+        driver: Loads and launches it.
+        number: The device.
+    """
+
+    compiler: CudaCompiler
+    driver: Driver
+    number: int
+    _loaded: dict[int, tuple[CudaCode, list[Callable[..., int]]]] = field(default_factory=dict)
+    _find: Callable[..., CudaCode] | None = None
+
+    @property
+    def backend(self) -> CudaCompiled:
+        """Return this backend."""
+        return self
+
+    def may_alias(self, result: int, array: str, extents: Mapping[str, int]) -> bool:
+        """Tell whether a result may be stored over an input, element by element."""
+        if self._find is None:
+            return False
+        code = self._find(extents)
+        part = next(p for p in code.parts if result in p.nest.results)
+        axes = set(code.loops.results[result].axes)
+        threads = part.threads
+        # Threads that hold copies of an element would read it after another has stored it.
+        alone = all(s.axis in axes for s in threads.spreads if s.threads > 1)
+        return (
+            alone
+            and part.plan.kind in ("map", "on-chip")
+            and in_place(code.loops, result, array)
+        )
+
+    def emit(self, launch: Launch) -> None:
+        """Add the lines that find a run and call it."""
+        stored = (*launch.inputs, *launch.outputs)
+        caller = _Calls(self, launch, stored)
+        self._find = caller.code_for
+        library = stored[0].library
+        stream, names = stream_text(library, self.number)
+        launch.names |= names | {"runs": caller, "find_run": caller.find}
+        parts = [launch.extents.known[axis.name] for axis in launch.program.axes]
+        for x in stored:
+            if not x.contiguous and x.dims:
+                strides = [f"t{x.variable}_{i}" for i in range(len(x.dims))]
+                given = x.library.strides_text.format(x.variable)
+                launch.lines.append(f"{''.join(f'{name}, ' for name in strides)} = {given}")
+                parts += strides
+        addresses = [x.address for x in stored]
+        launch.lines += [
+            f"low = ({' | '.join(addresses)}) & 15",
+            "if low:",
+            f"    low = ({''.join(f'{a} & 15, ' for a in addresses)})",
+            f"key = ({', '.join([*parts, 'low'])},)",
+            "run = runs.get(key)",
+            "if run is None:",
+            f"    run = find_run(key, {stream})",
+        ]
+        arguments = [stream, *addresses, *launch.scalars.values()]
+        launch.lines.append(f"run({', '.join(arguments)})")
+
+
+class _Calls(OrderedDict[tuple[Any, ...], Run]):
+    """Runs of one launcher by extents, strides and alignment."""
+
+    def __init__(self, backend: CudaCompiled, launch: Launch, stored: Sequence[Stored]) -> None:
+        super().__init__()
+        self._backend = backend
+        self._program: Program = launch.program
+        self._axes = [axis.name for axis in launch.program.axes]
+        self._stored = tuple(stored)
+        self._scalars = tuple(launch.scalars)
+        self._device = launch.device
+
+    def find(self, key: tuple[Any, ...], stream: int) -> Run:
+        """Return the run for a key not seen before.
+
+        Raises:
+            BackendError: Code must be loaded, and the stream is being captured.
+        """
+        with BUILDING:
+            run = self.get(key)
+            if run is None:
+                extents, arrays = self._read(key)
+                run = self._make(extents, arrays, stream)
+                while len(self) >= KEPT_CALLS:
+                    self.popitem(last=False)
+                self[key] = run
+            return run
+
+    def code_for(self, extents: Mapping[str, int]) -> CudaCode:
+        """Return code for row-major, aligned arrays of these extents."""
+        strides = {x.name: row_major(x, extents) for x in self._stored}
+        arrays = Arrays(strides, dict.fromkeys(strides, 0))
+        return self._backend.compiler.find(extents, arrays)
+
+    def _read(self, key: tuple[Any, ...]) -> tuple[dict[str, int], Arrays]:
+        """Return what a key says."""
+        *numbers, low = key
+        extents = dict(zip(self._axes, numbers, strict=False))
+        given = iter(numbers[len(self._axes) :])
+        strides = {}
+        for x in self._stored:
+            if x.contiguous or not x.dims:
+                strides[x.name] = row_major(x, extents)
+                continue
+            steps = [next(given) for _ in x.dims]
+            size = x.dtype.bytes if x.library.strides_in_bytes else 1
+            strides[x.name] = dict(
+                pair
+                for dim, step in zip(x.dims, steps, strict=True)
+                for pair in _dim_strides(dim.axes, step // size, extents)
+            )
+        lows = low if isinstance(low, tuple) else (0,) * len(self._stored)
+        addresses = {x.name: offset for x, offset in zip(self._stored, lows, strict=True)}
+        return extents, Arrays(strides, addresses)
+
+    def _make(self, extents: Mapping[str, int], arrays: Arrays, stream: int) -> Run:
+        backend = self._backend
+        code = backend.compiler.find(extents, arrays)
+        if id(code) not in backend._loaded:
+            name = self._program.name
+            backend.driver.require_no_capture(backend.number, stream, name)
+            backend._loaded[id(code)] = code, load(code, backend.driver, backend.number)
+        launches = backend._loaded[id(code)][1]
+        library = self._stored[0].library
+        maker = _RunMaker(code, self._stored, self._scalars, library, self._device)
+        cuts = backend.compiler.segments(code, extents)
+        counters = counters_of(backend.driver, library, backend.number)
+        return maker.make(extents, arrays, cuts, launches, backend.driver, counters)
+
+
+def load(code: CudaCode, driver: Driver, number: int) -> list[Callable[..., int]]:
+    """Load the kernels of a plan onto a device; return their launch functions."""
+    return [
+        driver.load(
+            kernel.cubin,
+            kernel.text.entry,
+            number,
+            threads=kernel.text.threads,
+            shared_bytes=kernel.text.shared_bytes,
+            kinds=kernel.text.kinds,
+        ).launch
+        for kernel in code.kernels
+    ]
+
+
+def row_major(x: Stored, extents: Mapping[str, int]) -> dict[str, int]:
+    """Return the strides of a row-major array by axis."""
+    found: list[tuple[str, int]] = []
+    step = 1
+    for dim in reversed(x.dims):
+        found += reversed(_dim_strides(dim.axes, step, extents))
+        whole = f"({' '.join(dim.axes)})"
+        ragged = len(dim.axes) > 1 and whole in extents and not x.padded
+        step *= extents[whole] if ragged else prod(extents[axis] for axis in dim.axes)
+    return dict(reversed(found))
+
+
+def _dim_strides(
+    axes: Sequence[str], step: int, extents: Mapping[str, int]
+) -> list[tuple[str, int]]:
+    """Return the strides of the axes that share a dimension, outermost first."""
+    return [
+        (axis, step * prod(extents[inner] for inner in axes[i + 1 :]))
+        for i, axis in enumerate(axes)
+    ]
+
+
+def blocks(text: KernelText, extents: Mapping[str, int], cuts: int) -> int:
+    """Return the blocks of a launch."""
+    units = prod(-(-extents[axis] // tile) for axis, tile in text.grid)
+    return -(-units // text.units) * (cuts if text.segments else 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _RunMaker:
+    """Writes the text of a run; what depends on extents is bound when a run is made."""
+
+    code: CudaCode
+    stored: tuple[Stored, ...]
+    scalars: tuple[str, ...]
+    library: Library
+    device: str
+
+    def make(
+        self,
+        extents: Mapping[str, int],
+        arrays: Arrays,
+        cuts: Mapping[str, int],
+        launches: Sequence[Callable[..., int]],
+        driver: Driver,
+        counters: StreamCounters,
+    ) -> Run:
+        """Return the run for some extents and strides."""
+        every = dict(extents)
+        for number, part in enumerate(self.code.parts):
+            if part.plan.segmented is not None:
+                index = segment_axis(part.plan.segmented)
+                every[index] = max(every.get(index, 1), cuts[str(number)])
+        spaces, size = self._spaces(every)
+        names: dict[str, object] = {"fail": functools.partial(_fail, driver)}
+        constants: dict[int, str] = {}
+
+        def constant(value: int) -> str:
+            return constants.setdefault(value, f"c{len(constants)}")
+
+        body: list[str] = []
+        counted = 0
+        for number, (kernel, launch) in enumerate(zip(self.code.kernels, launches, strict=True)):
+            cut = cuts[str(kernel.part)]
+            count = blocks(kernel.text, extents, cut)
+            if count == 0:
+                continue
+            own = dict(every)
+            if kernel.text.segments:
+                own[kernel.text.segments] = cut
+                counted = max(counted, count // cut)
+            names[f"launch{number}"] = launch
+            values = [
+                self._value(p, own, arrays, spaces, constant) for p in kernel.text.parameters
+            ]
+            call = f"launch{number}({', '.join(['stream', constant(count), *values])})"
+            body += [f"status = {call}", "if status:", "    fail(status)"]
+        lines: list[str] = []
+        if size:
+            placed = {"shape": f"({constant(size)},)"}
+            for key, value in self.library.empty_names(U8, self.device).items():
+                placed[key] = f"space_{key}"
+                names[placed[key]] = value
+            lines.append(f"space = {self.library.empty_text.format_map(placed)}")
+            lines.append(f"q = {self.library.address_text.format('space')}")
+        if counted:
+            names["counters"] = counters.get
+            lines.append(f"counter = counters(stream, {constant(counted)})")
+        names |= {name: value for value, name in constants.items()}
+        return self._function(names, [*lines, *body])
+
+    def _function(self, names: Mapping[str, object], body: Sequence[str]) -> Run:
+        given = [f"a{i}" for i in range(len(self.stored))]
+        given += [f"s{i}" for i in range(len(self.scalars))]
+        text = _factory_text(tuple(names), tuple(given), tuple(body))
+        run: Run = _factory(text, self.code.loops.name)(*names.values())
+        return run
+
+    def _spaces(self, extents: Mapping[str, int]) -> tuple[dict[str, int], int]:
+        """Return where each workspace that a kernel uses begins, and the bytes of all."""
+        used = {
+            p.name for k in self.code.kernels for p in k.text.parameters if isinstance(p, Address)
+        }
+        places, total = {}, 0
+        for space in self.code.loops.workspaces:
+            if space.name in used:
+                places[space.name] = total
+                size = prod(extents[axis] for axis in space.axes) * space.dtype.bytes
+                total += -(-size // _space_alignment) * _space_alignment
+        return places, total
+
+    def _value(
+        self,
+        parameter: Parameter,
+        extents: Mapping[str, int],
+        arrays: Arrays,
+        spaces: Mapping[str, int],
+        constant: Callable[[int], str],
+    ) -> str:
+        match parameter:
+            case Address(name) if name in spaces:
+                return f"q + {constant(spaces[name])}"
+            case Address(name):
+                return f"a{next(i for i, x in enumerate(self.stored) if x.name == name)}"
+            case Extent(axis):
+                return constant(extents[axis])
+            case Stride(array, axis):
+                return constant(arrays.strides[array][axis])
+            case Number(name, _):
+                return f"s{self.scalars.index(name)}"
+            case Counters():
+                return "counter"
+
+
+def _factory_text(names: tuple[str, ...], given: tuple[str, ...], body: tuple[str, ...]) -> str:
+    lines = [f"def make({', '.join(names)}):", f"    def run({', '.join(['stream', *given])}):"]
+    lines += [f"        {line}" for line in body or ("pass",)]
+    return "\n".join([*lines, "    return run"]) + "\n"
+
+
+@functools.lru_cache(maxsize=1024)
+def _factory(text: str, name: str) -> Callable[..., Run]:
+    namespace: dict[str, Any] = {}
+    exec(compile(text, f"<redlang run of {name}>", "exec"), namespace)
+    made: Callable[..., Run] = namespace["make"]
+    return made
+
+
+def _fail(driver: Driver, status: int) -> None:
+    raise driver.error("cuLaunchKernel", status)
+
+
+class StreamCounters:
+    """Counters by stream: zero before and after every kernel that counts with them.
+
+    Streams have counters of their own because their kernels may run at the same time. A captured
+    launch gets fresh ones, which the graph clears: its replays may run beside the stream's own work.
+    """
+
+    def __init__(self, driver: Driver, library: Library, number: int) -> None:
+        self.driver = driver
+        self.library = library
+        self.number = number
+        self._buffers: dict[int, tuple[AnyArray, int, int]] = {}
+        self._lock = threading.Lock()
+
+    def get(self, stream: int, count: int) -> int:
+        """Return the address of `count` counters that are zero."""
+        if self.driver.is_capturing(stream):
+            return self._fresh(stream, count)[2]
+        held = self._buffers.get(stream)
+        if held is None or held[1] < count:
+            with self._lock:
+                held = self._fresh(stream, max(count, COUNTERS))
+                self._buffers[stream] = held
+        return held[2]
+
+    def _fresh(self, stream: int, count: int) -> tuple[AnyArray, int, int]:
+        memory = self.library.empty((4 * count,), U8, f"cuda:{self.number}")
+        address = self.library.memory(memory).address
+        self.driver.clear(self.number, address, count, stream)
+        return memory, count, address
+
+
+_counters: dict[tuple[int, str, int], StreamCounters] = {}
+
+
+def counters_of(driver: Driver, library: Library, number: int) -> StreamCounters:
+    """Return the counters of a device."""
+    key = (id(driver), library.name, number)
+    return _counters.setdefault(key, StreamCounters(driver, library, number))

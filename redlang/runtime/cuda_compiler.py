@@ -1,0 +1,471 @@
+"""From a normalised program to cubins: plans by shape class, code by plan, both kept on disk.
+
+A call's extents, strides and addresses are reduced to classes first. Plans are made for the classes,
+and code for the plan and what the classes guarantee, so that another length of the same class finds
+everything made.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import gcd, prod
+
+from redlang.codegen.cuda.kernel_text import ArrayClass, Classes, KernelText
+from redlang.errors import BackendError, InternalError
+from redlang.ir.loops import Kernel, Loops
+from redlang.ir.program import ArrayParam, Program
+from redlang.runtime.cache import digest, disk
+from redlang.runtime.compiler import Compiler, Derived, unpickled, versions
+from redlang.schedule.candidates import Part
+from redlang.schedule.demand import BlockDemand
+from redlang.schedule.device import Device
+from redlang.schedule.facts import Layout
+from redlang.schedule.lower import lower
+from redlang.schedule.model import segments
+from redlang.schedule.occupancy import Occupancy, occupancy
+from redlang.schedule.plan import Plan
+from redlang.schedule.plan_text import plan_text
+from redlang.schedule.search import (
+    SHORT_CLASS,
+    Choice,
+    Ranked,
+    ShapeClass,
+    layout_class,
+    search,
+    shape_class,
+)
+
+logger = logging.getLogger("redlang.compile")
+
+WIDEST = 16
+SHORT_INDEX = 1 << 16
+LONG_INDEX = 1 << 31
+"""Bounds on swept extents that generated code may rely on: 16-bit and 31-bit indices."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrays:
+    """Where the arrays of a call are, as far as code depends on it.
+
+    Attributes:
+        strides: Elements between neighbours along each axis, by array (parameters, `result.<i>`).
+        addresses: The lowest bits of each address: its offset from a multiple of 16 bytes.
+    """
+
+    strides: Mapping[str, Mapping[str, int]]
+    addresses: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class CudaKernel:
+    """A compiled kernel.
+
+    Attributes:
+        text: The generated text with its geometry.
+        cubin, ptx: What became of it.
+        registers, spill_bytes, shared_bytes: As `ptxas` reports them; shared memory is what a
+            block asks for, static and dynamic.
+        part: The number of its part in the plan.
+    """
+
+    text: KernelText
+    cubin: bytes = field(repr=False)
+    ptx: str = field(repr=False)
+    registers: int
+    spill_bytes: int
+    shared_bytes: int
+    part: int
+
+
+@dataclass(frozen=True, slots=True)
+class CudaCode:
+    """Compiled code of one plan.
+
+    Attributes:
+        loops: What it does.
+        parts: The plans of its kernels.
+        kernels: In the order of their launches.
+        target: The compute capability, as `"9.0a"`.
+        refused: Plans that were better by the model, and why the compiler gave them up.
+    """
+
+    loops: Loops
+    parts: tuple[Part, ...]
+    kernels: tuple[CudaKernel, ...]
+    target: str
+    refused: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KernelStats:
+    """Figures of one compiled kernel.
+
+    Attributes:
+        name: The kernel's entry.
+        registers: Registers a thread.
+        spill_bytes: Bytes spilled to local memory; plans that spill are given up where another
+            one does not.
+        shared_bytes: Shared memory a block.
+        threads: Threads a block.
+        occupancy: Resident blocks and what limits them.
+    """
+
+    name: str
+    registers: int
+    spill_bytes: int
+    shared_bytes: int
+    threads: int
+    occupancy: Occupancy
+
+
+def kernel_stats(code: CudaCode, device: Device) -> tuple[KernelStats, ...]:
+    """Return the figures of every kernel of a plan on a device."""
+    return tuple(
+        KernelStats(
+            k.text.entry,
+            k.registers,
+            k.spill_bytes,
+            k.shared_bytes,
+            k.text.threads,
+            occupancy(BlockDemand(k.text.threads, k.registers, k.shared_bytes), device.sm),
+        )
+        for k in code.kernels
+    )
+
+
+class CudaCompiler:
+    """Everything between a normalised program and machine code for one kind of GPU."""
+
+    def __init__(self, compiler: Compiler, device: Device) -> None:
+        """Compile what `compiler` derives, for `device`."""
+        self.compiler = compiler
+        self.device = device
+        self._choices: dict[object, Choice] = {}
+        self._codes: dict[object, CudaCode] = {}
+        self.last: CudaCode | None = None
+        self._last_choice: Choice | None = None
+        program = compiler.program
+        self.sizes = {p.name: p.dtype.bytes for p in program.params if isinstance(p, ArrayParam)}
+        self.sizes |= {f"result.{i}": r.dtype.bytes for i, r in enumerate(program.results)}
+
+    @property
+    def derived(self) -> Derived:
+        """The sweeps of the program."""
+        return self.compiler.derived
+
+    # Plans ------------------------------------------------------------------------------------
+
+    def shape(self, extents: Mapping[str, int]) -> ShapeClass:
+        """Return the class of a call's extents."""
+        return shape_class(self.derived.program, self.compiler.nests[0], extents)
+
+    def layout(self, shape: ShapeClass, arrays: Arrays, extents: Mapping[str, int]) -> Layout:
+        """Return the class of a call's layout."""
+        unit = {n: _unit(strides, extents) for n, strides in arrays.strides.items()}
+        alignment = {
+            name: self._alignment(name, strides, arrays.addresses[name], unit[name], extents)
+            for name, strides in arrays.strides.items()
+        }
+        return layout_class(Layout(unit, alignment), shape, self.sizes)
+
+    def _alignment(
+        self,
+        name: str,
+        strides: Mapping[str, int],
+        address: int,
+        unit: str | None,
+        extents: Mapping[str, int],
+    ) -> int:
+        size = self.sizes[name]
+        steps = [s * size for a, s in strides.items() if a != unit and extents[a] > 1]
+        # A run over short inner axes goes on where the next axis begins: its stride is no step.
+        if unit is not None:
+            run = extents[unit] * size
+            steps = [s for s in steps if s != run or extents[unit] > WIDEST]
+        return gcd(WIDEST, address, *steps)
+
+    def choice(self, shape: ShapeClass, layout: Layout) -> Choice:
+        """Return the ranked plans of a class, from memory, from disk, or found."""
+        key = (shape, tuple(layout.unit.items()), tuple(layout.alignment.items()))
+        if key not in self._choices:
+            parts = (repr(self.compiler.program), self.compiler.fuse, repr(key), repr(self.device))
+            name = digest("cuda choice", *parts, *versions())
+            store = disk()
+            found = unpickled(store, name, Choice)
+            if found is None:
+                nests = self.compiler.nests
+                found = search(self.derived.program, *nests, shape, layout, self.device)
+                store.store(name, pickle.dumps(found))
+            self._choices[key] = found
+        return self._choices[key]
+
+    # Code -------------------------------------------------------------------------------------
+
+    def find(self, extents: Mapping[str, int], arrays: Arrays) -> CudaCode:
+        """Return code for a call, from memory, from disk, or made."""
+        shape = self.shape(extents)
+        layout = self.layout(shape, arrays, extents)
+        choice = self.choice(shape, layout)
+        known = _Known(shape, layout, extents, arrays, self.device)
+        first = tuple(part for ranked in choice.best for part in ranked.candidate.parts)
+        key = (
+            shape.exact,
+            tuple((p.plan, p.threads, p.across) for p in first),
+            tuple(known.key(part) for part in first),
+        )
+        if key not in self._codes:
+            self._codes[key] = self._code(choice, known, repr(key), extents)
+        self.last, self._last_choice = self._codes[key], choice
+        self.compiler.history.extents = extents
+        return self._codes[key]
+
+    def shown(self, extents: Mapping[str, int]) -> tuple[str, Loops]:
+        """Return the plan of the last call in words, or one for row-major arrays, and its loops."""
+        if self.last is None:
+            self.find(extents, cuda_arrays(self.compiler.program, extents))
+        assert self.last is not None
+        assert self._last_choice is not None
+        figures = [
+            f"{s.name}: {s.registers} registers, {s.spill_bytes} bytes spilled, "
+            f"{s.shared_bytes} bytes shared, {s.occupancy.blocks} blocks an SM"
+            for s in kernel_stats(self.last, self.device)
+        ]
+        name = self.compiler.program.name
+        choice, parts = self._last_choice, self.last.parts
+        return plan_text(name, extents, choice, self.device, parts, figures), self.last.loops
+
+    def _code(
+        self, choice: Choice, known: _Known, key: str, extents: Mapping[str, int]
+    ) -> CudaCode:
+        start = time.perf_counter()
+        parts = (repr(self.compiler.program), self.compiler.fuse, key, self.device.target)
+        name = digest("cuda code", *parts, *versions(), *cuda_versions())
+        store = disk()
+        sizes = ", ".join(f"{axis}={extent}" for axis, extent in extents.items())
+        families = ", ".join(r.candidate.family for r in choice.best)
+        what = f"{self.compiler.program.name} for {sizes}; {families}; sm_{self.device.target}"
+        found = unpickled(store, name, CudaCode)
+        if found is not None:
+            self.compiler.history.note(what, start, compiled=False)
+            return found
+        made = self._make(choice, known)
+        store.store(name, pickle.dumps(made))
+        self.compiler.history.note(what, start, compiled=True)
+        return made
+
+    def _make(self, choice: Choice, known: _Known) -> CudaCode:
+        """Compile the best plan of each nest that the compiler does not spill."""
+        numbers = [0] * len(choice.ranked)
+        refused: list[str] = []
+        while True:
+            chosen = [options[n] for options, n in zip(choice.ranked, numbers, strict=True)]
+            code, faulty = self.build(chosen, known)
+            if code is not None:
+                return CudaCode(code.loops, code.parts, code.kernels, code.target, tuple(refused))
+            assert faulty is not None
+            nest, why = faulty
+            family = chosen[nest].candidate.family
+            logger.info("a plan is given up: %s of %s: %s", family, self.compiler.program.name, why)
+            refused.append(f"{family}: {why}")
+            numbers[nest] += 1
+            if numbers[nest] >= len(choice.ranked[nest]):
+                raise BackendError(
+                    f"no plan of {self.compiler.program.name} compiles for {self.device.target}",
+                    hint="; ".join(refused[-3:]),
+                )
+
+    def build(
+        self, chosen: list[Ranked], known: _Known, *, strict: bool = True
+    ) -> tuple[CudaCode | None, tuple[int, str] | None]:
+        """Compile chosen plans; else return the number of the nest at fault, and why.
+
+        Args:
+            chosen: One candidate for each nest.
+            known: What is known of the arrays.
+            strict: Whether spills and slow instructions are faults.
+        """
+        from redlang.targets import toolchain  # noqa: PLC0415  (numba-cuda loads at a compile)
+
+        parts = [
+            (number, part) for number, r in enumerate(chosen) for part in r.candidate.parts
+        ]
+        program = self.derived.program
+        plan = Plan(tuple(part.plan for _, part in parts))
+        loops = lower(program, tuple(part.nest for _, part in parts), plan)
+        kernels = list(loops.kernels)
+        made: list[CudaKernel] = []
+        for place, (number, part) in enumerate(parts):
+            own = [kernels.pop(0)]
+            if part.plan.kind == "multi-segment":
+                own.append(kernels.pop(0))
+            try:
+                text = _text(loops, own, part, known.classes(part))
+                binary = toolchain.build(
+                    text.source,
+                    text.entry,
+                    text.kinds,
+                    self.device.target,
+                    max_threads=text.threads,
+                    min_blocks=text.min_blocks,
+                )
+            except (InternalError, BackendError) as error:
+                logger.warning("a plan does not compile: %s", error)
+                return None, (number, f"{type(error).__name__}: {error}")
+            assembly = binary.assembly
+            if strict and (assembly.spill_bytes or assembly.slow):
+                return None, (number, f"spills {assembly.spill_bytes} bytes")
+            shared = text.shared_bytes + assembly.shared_bytes
+            if shared > self.device.sm.shared_bytes_per_block:
+                return None, (number, f"needs {shared} bytes of shared memory")
+            made.append(
+                CudaKernel(
+                    text,
+                    assembly.cubin,
+                    binary.ptx,
+                    assembly.registers,
+                    assembly.spill_bytes,
+                    shared,
+                    place,
+                )
+            )
+        code = CudaCode(loops, tuple(p for _, p in parts), tuple(made), self.device.target)
+        return code, None
+
+    def segments(self, code: CudaCode, extents: Mapping[str, int]) -> dict[str, int]:
+        """Return into how many segments each cut sweep goes, by the number of its part."""
+        return {
+            str(number): segments(part, extents, self.device)
+            for number, part in enumerate(code.parts)
+        }
+
+
+def _text(loops: Loops, kernels: list[Kernel], part: Part, classes: Classes) -> KernelText:
+    """Return the text of one part: matrix tiles where they suit it, element tiles for the rest."""
+    from redlang.codegen.cuda.elements import emit  # noqa: PLC0415
+    from redlang.codegen.cuda.merging import emit_segments  # noqa: PLC0415
+
+    if len(kernels) == 2:
+        sweep, merge = kernels
+        return emit_segments(
+            loops, sweep, merge, part.threads, classes, across_blocks=part.across
+        )
+    return emit(loops, kernels[0], part.threads, classes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the classes of a call guarantee."""
+
+    shape: ShapeClass
+    layout: Layout
+    extents: Mapping[str, int]
+    arrays: Arrays
+    device: Device
+
+    def classes(self, part: Part) -> Classes:
+        """Return what every launch of a part guarantees."""
+        return Classes(
+            self._arrays(),
+            self._multiples(part),
+            self._limits(part),
+            native_f8=_order(self.device.capability) >= (8, 9),
+        )
+
+    def key(self, part: Part) -> tuple[object, ...]:
+        """Return the classes as something that has equality and a text."""
+        known = self.classes(part)
+        arrays = tuple(
+            (name, tuple(sorted(a.strides.items())), a.alignment)
+            for name, a in known.arrays.items()
+        )
+        multiples = tuple(sorted(known.multiples.items()))
+        return arrays, multiples, tuple(sorted(known.limits.items())), known.native_f8
+
+    def _arrays(self) -> dict[str, ArrayClass]:
+        return {
+            name: ArrayClass(self._run(name, strides), self.layout.alignment[name])
+            for name, strides in self.arrays.strides.items()
+        }
+
+    def _run(self, name: str, strides: Mapping[str, int]) -> dict[str, int]:
+        """Return the strides that are the same in every call: of axes whose run is unbroken."""
+        unit = self.layout.unit[name]
+        if unit is None:
+            return {}
+        known = {unit: 1}
+        if unit not in self.shape.exact:
+            return known
+        inner = self.extents[unit]
+        for axis in reversed([a for a in strides if a != unit]):
+            if strides[axis] != inner:
+                break
+            known[axis] = inner
+            if axis not in self.shape.exact:
+                break
+            inner *= self.extents[axis]
+        return known
+
+    def _multiples(self, part: Part) -> dict[str, int]:
+        multiples = {axis: self.extents[axis] for axis in self.shape.exact}
+        classed = dict(self.shape.extents)
+        for spread in part.threads.spreads:
+            axis = spread.axis
+            if axis in multiples or axis not in classed or classed[axis] <= SHORT_CLASS:
+                continue
+            extent = self.extents[axis]
+            for divisor in (spread.extent, spread.width):
+                if divisor > 1 and extent % divisor == 0 and extent > 0:
+                    multiples[axis] = divisor
+                    break
+        return multiples
+
+    def _limits(self, part: Part) -> dict[str, int]:
+        limits = dict(part.plan.limits)
+        limits |= {axis: self.extents[axis] for axis in self.shape.exact}
+        tiles = dict(part.plan.tiles)
+        for axis, extent in self.shape.extents:
+            if axis in limits:
+                continue
+            if axis in tiles and extent <= tiles[axis]:
+                limits[axis] = tiles[axis]
+            elif extent <= SHORT_INDEX:
+                limits[axis] = SHORT_INDEX
+            elif extent <= LONG_INDEX:
+                limits[axis] = LONG_INDEX
+        return limits
+
+
+def _unit(strides: Mapping[str, int], extents: Mapping[str, int]) -> str | None:
+    """Return the axis along which neighbours are adjacent; the last one where there is a choice."""
+    fitting = [a for a, step in strides.items() if step == 1 and extents[a] > 1]
+    if fitting:
+        return fitting[-1]
+    alone = [a for a, step in strides.items() if extents[a] == 1]
+    return alone[-1] if alone and all(extents[a] == 1 for a in strides) else None
+
+
+def _order(capability: str) -> tuple[int, int]:
+    major, minor = capability.split(".")
+    return int(major), int(minor)
+
+
+def cuda_versions() -> tuple[str, ...]:
+    """Return what generated CUDA code depends on besides its text."""
+    from redlang.targets import toolchain  # noqa: PLC0415
+
+    return (toolchain.installed_versions(),)
+
+
+def cuda_arrays(program: Program, extents: Mapping[str, int]) -> Arrays:
+    """Return row-major, aligned arrays: what text is shown for where there was no call."""
+    axes = {p.name: p.axes for p in program.params if isinstance(p, ArrayParam)}
+    axes |= {f"result.{i}": r.axes for i, r in enumerate(program.results)}
+    strides = {
+        name: {a: prod(extents[b] for b in order[i + 1 :]) for i, a in enumerate(order)}
+        for name, order in axes.items()
+    }
+    return Arrays(strides, dict.fromkeys(axes, 0))

@@ -1,0 +1,395 @@
+"""What a nest reads, writes and computes: what plans for a GPU are made from and costed with.
+
+Extents are those of a shape class, layouts those of a specialisation; nothing here looks at data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+from redlang.ir import walk
+from redlang.ir.build import Builder
+from redlang.ir.incremental import Partial, Sweep
+from redlang.ir.program import Apply, Cast, Expr, Index, Literal, Load, Program, Reduce
+from redlang.schedule.contract import split_product
+from redlang.schedule.nests import Nest, Uses, step_expressions
+from redlang.schedule.roofline import Work
+
+_SPECIAL = {"exp": 1, "exp2": 1, "log": 1, "log2": 1, "rsqrt": 1, "sqrt": 1, "div": 1}
+_COSTLY = {"tanh": 3, "sigmoid": 2, "erf": 4, "sin": 6, "cos": 6, "pow": 4}
+"""Special-function instructions of an operator, roughly."""
+_EXTREME = {"max", "min", "minimum", "maximum", "lt", "le", "gt", "ge", "eq", "ne", "where", "abs"}
+
+
+SHORT = 16
+"""Extent up to which a thread holds an axis whole beside another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the arrays of a specialisation lie in memory.
+
+    Attributes:
+        unit: The axis along which each array (parameters, `result.<i>`) is adjacent, or None.
+        alignment: Bytes that divide the address and the other strides of each, 16 at most.
+    """
+
+    unit: Mapping[str, str | None]
+    alignment: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """An array that a nest reads or writes.
+
+    Attributes:
+        array: Its name.
+        axes: The axes of the unit that the places depend on.
+        size: Bytes of an element.
+        whole: Bytes of the array at the class's extents.
+        unit: The axis along which neighbours are adjacent, or None.
+        alignment: As in `Layout`.
+        gathered: Whether it is read at computed places.
+        written: Whether it is written.
+    """
+
+    array: str
+    axes: tuple[str, ...]
+    size: int
+    whole: int
+    unit: str | None
+    alignment: int
+    gathered: bool = False
+    written: bool = False
+
+
+class Facts:
+    """Facts about one nest, at the extents of a shape class.
+
+    Attributes:
+        swept, inner: Axes of the nest's sweeps, and of those evaluated inside them.
+        extra: Axes that some stages have and others lack.
+        mapped: Further axes of the results that are stored here.
+        slots: Axes that count the slots of top-k lists made here, and how many there are.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        nest: Nest,
+        extents: Mapping[str, int],
+        layout: Layout,
+        produced: Mapping[str, int] | None = None,
+    ) -> None:
+        """Collect the facts; `produced` has the bytes of values that earlier nests export."""
+        self.program = program
+        self.nest = nest
+        self.extents = extents
+        self.layout = layout
+        self.produced = produced or {}
+        self.definitions = {name: d for d in program.definitions for name in d.names}
+        self.uses = Uses(program, (*nest.sweeps, *nest.inner))
+        self.slots = self._slots()
+        self.swept = unique(axis for sweep in nest.sweeps for axis in sweep.axes)
+        self.inner = unique(
+            a for sweep in self.used_inner for a in sweep.axes if a not in self.swept
+        )
+        every = frozenset[str]().union(*map(self.uses.all_axes, nest.sweeps))
+        self.extra = [
+            a for a in program.ordered(every) if a not in nest.base and a not in self.slots
+        ]
+        stored = unique(axis for n in nest.results for axis in program.results[n].axes)
+        known = {*nest.base, *self.extra, *self.slots}
+        self.mapped = [a for a in stored if a not in known]
+
+    def _slots(self) -> dict[str, int]:
+        found = {}
+        for sweep in (*self.nest.sweeps, *self.nest.inner):
+            for stage in sweep.stages:
+                value = self.definitions[stage].value
+                if isinstance(value, Reduce) and value.new_axis and value.k is not None:
+                    found[value.new_axis] = value.k
+        return found
+
+    @cached_property
+    def used_inner(self) -> list[Sweep]:
+        """The sweeps that are evaluated inside others here."""
+        wanted: list[Sweep] = []
+        todo = [e for sweep in self.nest.sweeps for e in step_expressions(sweep)]
+        todo += [self.program.results[n].value for n in self.nest.results]
+        inner = {stage: sweep for sweep in self.nest.inner for stage in sweep.stages}
+        while todo:
+            for stage in self.uses.stages(todo.pop()):
+                sweep = inner.get(stage)
+                if sweep is not None and sweep not in wanted:
+                    wanted.append(sweep)
+                    todo += step_expressions(sweep)
+        return wanted
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether a sweep joins elements by an operation that need not commute."""
+        return any(
+            isinstance(step, Partial) and step.monoid is not None
+            for sweep in (*self.nest.sweeps, *self.used_inner)
+            for step in sweep.update
+        )
+
+    @cached_property
+    def accesses(self) -> tuple[Access, ...]:
+        """Every array that is read or written, each read once."""
+        found: dict[tuple[str, tuple[str, ...]], Access] = {}
+        for load in self._loads():
+            array = self.program.array(load.array)
+            plain = all(isinstance(part, Index) for part in load.subscripts)
+            axes = load.type.axes
+            places = dict(zip(array.axes, load.subscripts, strict=True))
+            unit = self.layout.unit.get(array.name)
+            part = places.get(unit or "")
+            found[array.name, axes] = Access(
+                array.name,
+                axes,
+                array.dtype.bytes,
+                self.size(axes) * array.dtype.bytes,
+                part.axis if isinstance(part, Index) else None,
+                self.layout.alignment.get(array.name, array.dtype.bytes),
+                gathered=not plain,
+            )
+        reads = [*found.values()]
+        for stage in self._imports():
+            (type_,) = {t for t in (walk.definition_types(self.program)[stage],)}
+            axes = type_.axes
+            size = type_.dtype.bytes
+            whole = self.size(axes) * size
+            reads.append(Access(stage, axes, size, whole, axes[-1] if axes else None, 16))
+        return (*reads, *self._stores())
+
+    def _stores(self) -> Iterator[Access]:
+        for number in self.nest.results:
+            result = self.program.results[number]
+            name = f"result.{number}"
+            size = result.dtype.bytes
+            yield Access(
+                name,
+                result.axes,
+                size,
+                self.size(result.axes) * size,
+                self.layout.unit.get(name),
+                self.layout.alignment.get(name, size),
+                written=True,
+            )
+        for stage in self.nest.exports:
+            type_ = walk.definition_types(self.program)[stage]
+            whole = self.size(type_.axes) * type_.dtype.bytes
+            unit = type_.axes[-1] if type_.axes else None
+            yield Access(stage, type_.axes, type_.dtype.bytes, whole, unit, 16, written=True)
+
+    def _roots(self) -> list[Expr]:
+        sweeps = (*self.nest.sweeps, *self.used_inner)
+        roots = [
+            e for s in sweeps for stage in s.stages for e in self._value_expressions(stage)
+        ]
+        return roots + [self.program.results[n].value for n in self.nest.results]
+
+    def _value_expressions(self, name: str) -> tuple[Expr, ...]:
+        return walk.expressions(self.definitions[name].value)
+
+    def _reached(self, roots: Iterable[Expr]) -> Iterator[Expr]:
+        """Yield expressions and the pointwise definitions behind them, each once."""
+        todo = list(roots)
+        seen: set[str] = set()
+        while todo:
+            expr = todo.pop()
+            yield expr
+            for name in walk.refs(expr) - seen:
+                seen.add(name)
+                definition = self.definitions.get(name)
+                if definition is not None and not isinstance(definition.value, Reduce):
+                    todo.append(definition.value)
+
+    def _loads(self) -> list[Load]:
+        return [
+            node
+            for expr in self._reached(self._roots())
+            for node in walk.nodes(expr)
+            if isinstance(node, Load)
+        ]
+
+    def _imports(self) -> list[str]:
+        """Return the stages that are read from memory."""
+        own = {s for sweep in (*self.nest.sweeps, *self.used_inner) for s in sweep.stages}
+        names = {n for expr in self._reached(self._roots()) for n in walk.refs(expr)}
+        return sorted(
+            n
+            for n in names - own
+            if n in self.definitions and isinstance(self.definitions[n].value, Reduce)
+        )
+
+    def size(self, axes: Iterable[str]) -> int:
+        """Return the number of elements over some axes."""
+        return prod(self.extent(axis) for axis in axes)
+
+    def extent(self, axis: str) -> int:
+        """Return an axis's extent in this class; of a list's axis, its slots."""
+        return self.slots.get(axis) or self.extents.get(axis, 1)
+
+    @cached_property
+    def vector(self) -> str | None:
+        """The axis along which most bytes lie side by side."""
+        votes: dict[str, float] = {}
+        for access in self.accesses:
+            axis = self.run_axis(access)
+            if axis is not None and axis not in self.slots:
+                votes[axis] = votes.get(axis, 0) + access.whole
+        return max(votes, key=lambda axis: (votes[axis], axis)) if votes else None
+
+    def run_axis(self, access: Access) -> str | None:
+        """Return the axis along which a run of adjacent elements is long, or None.
+
+        Where the adjacent axis is short and its whole extent is adjacent to the next one's
+        elements, as in points of three coordinates, that is the next one.
+        """
+        if access.unit is None or access.gathered:
+            return None
+        place = access.axes.index(access.unit) if access.unit in access.axes else 0
+        while place > 0 and self.is_short(access.axes[place]):
+            place -= 1
+        return access.axes[place]
+
+    def is_short(self, axis: str) -> bool:
+        """Tell whether a thread can hold the whole extent of an axis beside another."""
+        return axis in self.slots or (
+            self.extents.get(axis, 1) <= SHORT and axis in {*self.swept, *self.extra, *self.mapped, *self.inner}
+        )
+
+    @cached_property
+    def width(self) -> int:
+        """Elements along the vector axis that the widest access of the heaviest array moves."""
+        along = [a for a in self.accesses if self.run_axis(a) == self.vector]
+        if not along:
+            return 1
+        heaviest = max(along, key=lambda a: (a.whole, not a.written))
+        return max(1, min(16, heaviest.alignment) // heaviest.size)
+
+    @cached_property
+    def sides(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The axes that are rows, and those that are columns, of contractions here."""
+        rows, columns = set[str](), set[str]()
+        builder = Builder.of(self.program)
+
+        def pointwise(name: str) -> Expr | None:
+            definition = self.definitions.get(name)
+            value = None if definition is None else definition.value
+            return None if isinstance(value, Reduce) else value
+
+        for sweep in (*self.nest.sweeps, *self.used_inner):
+            for step in sweep.update:
+                if isinstance(step, Partial) and step.op == "sum":
+                    pair = split_product(step.values[0], sweep.axes, builder, pointwise)
+                    if pair is not None:
+                        a, b = (set(operand.type.axes) for operand in pair)
+                        first, second = (a - b, b - a) if not (a - b) & columns else (b - a, a - b)
+                        rows |= first - columns
+                        columns |= second - rows
+        return frozenset(rows), frozenset(columns)
+
+    # Work -------------------------------------------------------------------------------------
+
+    @cached_property
+    def bytes_read(self) -> float:
+        """Bytes that must be read, each once."""
+        return sum(_moved(a) for a in self.accesses if not a.written)
+
+    @cached_property
+    def bytes_written(self) -> float:
+        """Bytes that are written."""
+        return sum(a.whole for a in self.accesses if a.written)
+
+    @cached_property
+    def element_work(self) -> Work:
+        """Operations on elements: what varies with a swept or mapped axis."""
+        return self._work(self._element_nodes())
+
+    def _element_nodes(self) -> list[tuple[str, bool, tuple[str, ...]]]:
+        moving = {*self.swept, *self.inner, *self.mapped, *self.extra}
+        if not self.nest.sweeps:
+            moving |= set(self.nest.base)
+        found = []
+        steps = [e for s in (*self.nest.sweeps, *self.used_inner) for e in step_expressions(s)]
+        roots = steps + [self.program.results[n].value for n in self.nest.results]
+        for expr in self._reached(roots):
+            found += [n for n in map(_operation, walk.nodes(expr)) if n and moving & set(n[2])]
+        for sweep in (*self.nest.sweeps, *self.used_inner):
+            for step in sweep.update:
+                if isinstance(step, Partial):
+                    axes = {a for value in step.values for a in value.type.axes} | {*sweep.axes}
+                    double = any(t.dtype.name == "f64" for t in step.types)
+                    rounds = 6 * (step.k or 1) if step.k else 2 if "arg" in step.op else 1
+                    op = "add" if step.op in ("sum", "mantissa", "count") else "max"
+                    found += [(op, double, tuple(axes))] * rounds
+        return found
+
+    def _work(self, nodes: Iterable[tuple[str, bool, tuple[str, ...]]]) -> Work:
+        fma = extreme = special = double = 0.0
+        for op, is_double, axes in nodes:
+            count = self.size(axes)
+            if is_double:
+                double += count * (8 if op in _SPECIAL or op in _COSTLY else 1)
+            elif op in _SPECIAL or op in _COSTLY:
+                special += count * (_SPECIAL.get(op) or _COSTLY[op])
+                fma += 4 * count
+            elif op in _EXTREME:
+                extreme += count
+            else:
+                fma += count
+        for access in self.accesses:
+            if access.size < 4:
+                extreme += self.size(access.axes)
+        return Work(fma=fma, extreme=extreme, special=special, double=double, launches=0)
+
+    @cached_property
+    def state_operations(self) -> int:
+        """Operations that each step of a sweep costs beside the elements: moving the states."""
+        count = 0
+        for sweep in self.nest.sweeps:
+            for step in sweep.update:
+                if not isinstance(step, Partial):
+                    count += 2
+            count += 2 * len(sweep.states)
+            count += sum(8 for e in step_expressions(sweep) if "exp" in _operators(e))
+        return count
+
+
+def _operators(expr: Expr) -> set[str]:
+    return {node.op for node in walk.nodes(expr) if isinstance(node, Apply)}
+
+
+def _operation(node: Expr) -> tuple[str, bool, tuple[str, ...]] | None:
+    match node:
+        case Apply(op="pow", arguments=(_, Literal(value=int()))):
+            return "mul", node.type.dtype.name == "f64", node.type.axes
+        case Apply(op=op):
+            arguments = [a.type.dtype.name for a in node.arguments]
+            return op, "f64" in (node.type.dtype.name, *arguments), node.type.axes
+        case Cast(to=to, explicit=True):
+            return "cast", to.name == "f64", node.type.axes
+        case _:
+            return None
+
+
+def _moved(access: Access) -> float:
+    """Return the bytes that reading an array moves; a gathered element moves a sector."""
+    return access.whole * (32 / access.size if access.gathered and access.unit is None else 1)
+
+
+def unique(axes: Iterable[str]) -> list[str]:
+    """Return axes in order, each once."""
+    return list(dict.fromkeys(axes))
+
+
+def power_above(extent: int) -> int:
+    """Return the least power of two that is not below `extent`."""
+    return 1 << max(0, extent - 1).bit_length()

@@ -1,0 +1,97 @@
+"""A GPU plan in words: what runs how, what limits it, the roofline, and the plans that lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from redlang.schedule.candidates import Part
+from redlang.schedule.device import Device
+from redlang.schedule.model import Estimate, segments
+from redlang.schedule.search import Choice, Ranked
+
+LOSERS = 5
+
+
+def plan_text(
+    name: str,
+    extents: Mapping[str, int],
+    choice: Choice,
+    device: Device,
+    parts: Sequence[Part],
+    figures: Sequence[str] = (),
+) -> str:
+    """Return the plan of a program on a GPU.
+
+    Args:
+        name: The program's.
+        extents: Those of the call.
+        choice: The ranked plans of its class.
+        device: The GPU.
+        parts: The parts that run, which a plan given up by the compiler is not among.
+        figures: What the compiler reported of each part.
+    """
+    sizes = ", ".join(f"{axis} = {extent}" for axis, extent in extents.items())
+    lines = [f"plan of {name} for {sizes} on {device.name}"]
+    for number, options in enumerate(choice.ranked):
+        chosen = next((r for r in options if set(r.candidate.parts) <= set(parts)), options[0])
+        lines += _nest(number, chosen, extents, device, figures)
+        lines += _losers([r for r in options if r is not chosen])
+    return "\n".join(lines)
+
+
+def _nest(
+    number: int, chosen: Ranked, extents: Mapping[str, int], device: Device, figures: Sequence[str]
+) -> Iterator[str]:
+    yield f"nest {number}: {chosen.candidate.family}, {chosen.time_us:.1f} µs predicted"
+    for part, estimate in zip(chosen.candidate.parts, chosen.estimates, strict=True):
+        yield from _part(part, estimate, extents, device)
+    if figures:
+        yield from (f"  compiled  {figure}" for figure in figures)
+
+
+def _part(
+    part: Part, estimate: Estimate, extents: Mapping[str, int], device: Device
+) -> Iterator[str]:
+    plan, threads = part.plan, part.threads
+    grid = ", ".join(f"{g.axis} by {g.tile}" for g in plan.grid) or "one unit"
+    yield f"  grid      {grid}; {estimate.blocks} blocks of {threads.threads} threads"
+    if threads.units > 1:
+        yield f"  units     {threads.units} a block, {threads.unit_threads} threads each"
+    for spread in threads.spreads:
+        held = f"{spread.registers} × {spread.threads} threads × {spread.width}"
+        yield f"  {spread.axis:<9} {held}"
+    if plan.resident:
+        limits = dict(plan.limits)
+        held = ", ".join(f"{a} up to {limits[a]}" if a in limits else a for a in plan.resident)
+        yield f"  registers {held}"
+    if plan.segmented is not None:
+        count = segments(part, extents, device)
+        yield f"  segments  {plan.segmented} in {count}, merged in order"
+    for i, sweep in enumerate(part.nest.sweeps):
+        yield f"  sweep {i + 1}   over {', '.join(sweep.axes)}: {', '.join(sweep.stages)}"
+    for i in part.nest.results:
+        yield f"  stores    result {i}"
+    bound = estimate.bound
+    fits = estimate.occupancy
+    yield (
+        f"  roofline  {bound.time_us:.1f} µs by {bound.limiter}; "
+        f"predicted {estimate.time_us:.1f} µs, limited by {estimate.limiter}"
+    )
+    yield (
+        f"  occupancy {fits.blocks} blocks an SM, {100 * fits.warp_share:.0f} % of warps, "
+        f"limited by {fits.limiter}"
+    )
+
+
+def _losers(others: Sequence[Ranked]) -> Iterator[str]:
+    for ranked in others[:LOSERS]:
+        shapes = "; ".join(_shape(part) for part in ranked.candidate.parts)
+        yield f"  lost      {ranked.time_us:8.1f} µs  {ranked.candidate.family}: {shapes}"
+
+
+def _shape(part: Part) -> str:
+    spreads = ", ".join(
+        f"{s.axis} {s.registers}×{s.threads}×{s.width}" for s in part.threads.spreads
+    )
+    units = f", {part.threads.units} units" if part.threads.units > 1 else ""
+    return f"{spreads or 'one element'}{units}"

@@ -1,0 +1,192 @@
+"""Choose a plan for a GPU: all candidates, their estimated times, the least of them.
+
+The choice is a function of the program, the shape class, the layout class and the device, so that
+it is the same in every process. A nest's candidates are ranked, not only the best one kept: a plan
+that the compiler cannot fit in registers gives way to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from redlang.ir.program import Program
+from redlang.schedule.candidates import Candidate, Part, candidates
+from redlang.schedule.device import Device
+from redlang.schedule.facts import SHORT, Facts, Layout, unique
+from redlang.schedule.model import Estimate, estimate, segments
+from redlang.schedule.nests import Nest
+
+SHORT_CLASS = 64
+"""Rows up to this length share one class, whatever their alignment."""
+LONG_CLASS = 512
+KEPT = 24
+"""Ranked candidates that are kept for each nest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A candidate with its estimate.
+
+    Attributes:
+        candidate: The plans of its parts.
+        estimates: One for each part.
+    """
+
+    candidate: Candidate
+    estimates: tuple[Estimate, ...]
+
+    @property
+    def time_us(self) -> float:
+        """Return the time of all parts."""
+        return sum(e.time_us for e in self.estimates)
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeClass:
+    """Extents as far as plans depend on them.
+
+    Attributes:
+        extents: Representative extents of the class.
+        exact: Axes whose extent is that of the call: a thread holds them whole.
+    """
+
+    extents: tuple[tuple[str, int], ...]
+    exact: tuple[str, ...]
+
+
+def shape_class(program: Program, nests: tuple[Nest, ...], extents: Mapping[str, int]) -> ShapeClass:
+    """Return the class of a call's extents."""
+    inside: dict[str, bool] = {}
+    for nest in nests:
+        held = _inside(program, nest)
+        for axis in held:
+            inside[axis] = inside.get(axis, False) or len(held) > 1
+    fixed = {a.name for a in program.axes if isinstance(a.extent, int)}
+    exact = {
+        axis
+        for axis, extent in extents.items()
+        if axis in fixed or (inside.get(axis, False) and 0 < extent <= SHORT)
+    }
+    classed = {
+        axis: extent if axis in exact else _row(extent) if axis in inside else _count(extent)
+        for axis, extent in extents.items()
+    }
+    return ShapeClass(tuple(classed.items()), tuple(sorted(exact)))
+
+
+def _inside(program: Program, nest: Nest) -> list[str]:
+    """Return the axes that a unit of a nest has more than one element of, grid tiles aside."""
+    facts = Facts(program, nest, {}, Layout({}, {}))
+    axes = unique([*facts.swept, *facts.inner, *facts.extra, *facts.mapped])
+    return [a for a in axes if a not in facts.slots]
+
+
+def _row(extent: int) -> int:
+    """Round a row's length up: few classes for short rows, four an octave from 4096 on."""
+    if extent <= SHORT_CLASS:
+        return SHORT_CLASS
+    if extent <= LONG_CLASS:
+        return LONG_CLASS
+    if extent <= 2 * LONG_CLASS:
+        return 2 * LONG_CLASS
+    octave = 1 << (extent - 1).bit_length() - 1
+    step = octave // (2 if octave < 4096 else 4)
+    return -(-extent // step) * step
+
+
+def _count(extent: int) -> int:
+    """Round a number of units up, four classes an octave."""
+    if extent <= 8:
+        return extent
+    step = (1 << (extent - 1).bit_length() - 1) // 4
+    return -(-extent // step) * step
+
+
+def layout_class(layout: Layout, shape: ShapeClass, sizes: Mapping[str, int]) -> Layout:
+    """Return a layout as far as plans depend on it.
+
+    Args:
+        layout: Of a call.
+        shape: Its class; short rows count as unaligned.
+        sizes: Bytes of an element of each array.
+    """
+    extents = dict(shape.extents)
+
+    def coarse(name: str, alignment: int) -> int:
+        axis = layout.unit.get(name)
+        short = axis is not None and axis not in shape.exact and extents[axis] <= SHORT_CLASS
+        return 16 if alignment >= 16 and not short else sizes[name]
+
+    return replace(layout, alignment={n: coarse(n, a) for n, a in layout.alignment.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The plans of a program's nests, best first, for one class and device."""
+
+    shape: ShapeClass
+    layout: Layout
+    ranked: tuple[tuple[Ranked, ...], ...]
+
+    @property
+    def best(self) -> tuple[Ranked, ...]:
+        """Return the best candidate of each nest."""
+        return tuple(options[0] for options in self.ranked)
+
+
+def search(
+    program: Program,
+    fused: tuple[Nest, ...],
+    separate: tuple[Nest, ...],
+    shape: ShapeClass,
+    layout: Layout,
+    device: Device,
+) -> Choice:
+    """Return ranked plans for every nest.
+
+    Args:
+        program: The normalised program.
+        fused: Its nests with incremental sweeps.
+        separate: The same nests with one sweep a dependent stage; another grouping is ignored.
+        shape: The class of the extents.
+        layout: The class of the layout.
+        device: What it runs on.
+    """
+    alike = len(fused) == len(separate) and all(
+        a.base == b.base and a.results == b.results for a, b in zip(fused, separate, strict=True)
+    )
+    extents = dict(shape.extents)
+    ranked = []
+    for number, nest in enumerate(fused):
+        apart = separate[number] if alike else None
+        found = candidates(program, nest, apart, extents, layout)
+        ranked.append(rank(program, found, extents, layout, device))
+    return Choice(shape, layout, tuple(ranked))
+
+
+def rank(
+    program: Program,
+    found: list[Candidate],
+    extents: Mapping[str, int],
+    layout: Layout,
+    device: Device,
+) -> tuple[Ranked, ...]:
+    """Return candidates with their estimates, fastest first; the fallback stays last."""
+    known: dict[int, Facts] = {}
+
+    def facts(part: Part) -> Facts:
+        if id(part.nest) not in known:
+            known[id(part.nest)] = Facts(program, part.nest, extents, layout)
+        return known[id(part.nest)]
+
+    ranked = [
+        Ranked(c, tuple(estimate(part, facts(part), device) for part in c.parts))
+        for c in found
+        if not any(p.across and segments(p, extents, device) == 1 for p in c.parts)
+    ]
+    held = [r for r in ranked if r.candidate.family == "held"]
+    others = [r for r in ranked if r.candidate.family != "held"]
+    others.sort(key=lambda r: r.time_us)
+    held.sort(key=lambda r: r.time_us)
+    return (*others[:KEPT], *held)

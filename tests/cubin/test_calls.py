@@ -1,0 +1,49 @@
+"""Calls of kernels through the CUDA path, from arguments to results, on a simulated GPU."""
+
+import numpy as np
+import pytest
+
+import redlang
+from tests.cubin.device import simulated
+from tests.kernels import CORPUS, _Monoid
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    with simulated(monkeypatch) as driver:
+        yield driver
+
+
+def made(kernel, inputs):
+    names = {name: _Monoid(text) for name, text in kernel.names.items()}
+    names |= {n: v for n, v in inputs.items() if isinstance(v, bool | int | float)}
+    return redlang.compile(kernel.text.strip(), names)
+
+
+def call(kernel, inputs):
+    compiled = made(kernel, inputs)
+    parameters = compiled.machine.caller.declared.parameters
+    return compiled, compiled(**{p.name: inputs[p.name] for p in parameters})
+
+
+def close(found, expected, tolerance=2e-5):
+    scale = max(1.0, float(np.abs(expected[np.isfinite(expected)]).max(initial=0)))
+    np.testing.assert_allclose(
+        found.astype(np.float64), expected, rtol=tolerance, atol=tolerance * scale
+    )
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_the_corpus_runs(name, gpu, rng):
+    kernel = CORPUS[name]
+    inputs = kernel.inputs(rng)
+    arrays = {k: v for k, v in inputs.items()}
+    _, found = call(kernel, inputs)
+    found = found if isinstance(found, tuple) else (found,)
+    import inspect
+
+    wanted = inspect.signature(kernel.reference).parameters
+    expected = kernel.reference(**{k: v for k, v in arrays.items() if k in wanted})
+    for a, b in zip(found, expected, strict=True):
+        close(a, b)
+    assert gpu.launches
