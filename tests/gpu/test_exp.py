@@ -47,3 +47,14 @@ def test_results_are_within_two_ulp(word, reference):
         worst = max(worst, float((error / np.spacing(rounded[finite])).max(initial=0)))
     print(f"{word}: worst error {worst:.3f} ulp")
     assert worst <= 2
+
+
+@pytest.mark.parametrize(("word", "x"), [("exp", [0.0, -0.0]), ("exp2", np.arange(-149.0, 128.0))])
+def test_exact_powers_are_exact(word, x):
+    _, kernel = load(SOURCE.format(word=word), "kernel", ("i64", "i64"), threads=256)
+    values = np.zeros(512, np.float32)
+    values[: len(x)] = x
+    x_buffer, y_buffer = Buffer(values.nbytes).write(values), Buffer(values.nbytes)
+    launch(kernel, 2, x_buffer.address, y_buffer.address)
+    y = y_buffer.read(values.shape, np.float32)
+    np.testing.assert_array_equal(y, np.exp2(values.astype(np.float64)).astype(np.float32))

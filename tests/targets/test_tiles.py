@@ -86,7 +86,7 @@ def test_hints_are_in_the_instruction(hint, text):
         ("maximum(a, b)", "max.NaN.f32"),
         ("minimum(a, b)", "min.NaN.f32"),
         ("rsqrt(a)", "rsqrt.approx.f32"),
-        ("exp2(a)", "ex2.approx.f32"),
+        ("exp2(a)", "ex2.approx.ftz.f32"),
         ("exp(a)", "fma.rn.sat.f32"),
         ("fma(a, b, a)", "fma.rn.f32"),
         ("cast_f16(a)", "cvt.rn.f16.f32"),

@@ -39,31 +39,48 @@ def _exp_f32(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     """e^x as 2^n · 2^r with n = x log2 e rounded; subnormal results included.
 
     x log2 e is never rounded as a whole: one fused operation subtracts n from the product with the
-    upper part of log2 e, another adds the lower part. n is clamped to [-126, 127], the exponents of
-    normal numbers, by a saturating fused operation at no cost; beyond that r grows instead and 2^r
-    is 0, infinite or scaled. NaN: the saturated n is finite and r is NaN.
-
-    Error: |r| <= 1/2, so rounding r and the result costs less than 0.9 ulp; in the last half power
-    of two before overflow r reaches 1 and that becomes 1.25 (`tests/targets/test_tiles.py`). What
-    the hardware's 2^r adds (PTX: relative error 2^-22.5) `tests/gpu/test_exp.py` measures.
-    A lower clamp would leave a larger r near overflow, n rounded down a larger one everywhere.
+    upper part of log2 e, another adds the lower part. Error: see `_scaled_power`.
     """
-    # t = (x log2 e + 126) / 253, clamped to [0, 1]
-    t = _fma(builder, x, _LOG2_E / 253, ir.Constant(F32, 126 / 253), "rn.sat")
+    minus_n, power = _whole_power(builder, x, _LOG2_E)
+    r = _fma(builder, x, _LOG2_E_HIGH, minus_n)
+    return _scaled_power(builder, _fma(builder, x, _LOG2_E - _LOG2_E_HIGH, r), power)
+
+
+def _exp2_f32(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """2^x as 2^n · 2^(x - n), as `_exp_f32`; the difference is exact."""
+    minus_n, power = _whole_power(builder, x, 1.0)
+    return _scaled_power(builder, builder.fadd(x, minus_n), power)
+
+
+def _whole_power(builder: ir.IRBuilder, x: ir.Value, factor: float) -> tuple[ir.Value, ir.Value]:
+    """Return -n and 2^n for n = x · factor rounded.
+
+    n is clamped to [-126, 127], the exponents of normal numbers, by a saturating fused operation
+    at no cost; beyond that the rest grows instead and its power is 0, infinite or scaled. NaN: the
+    saturated n is finite and the rest is NaN. A lower clamp would leave a larger rest near
+    overflow, n rounded down a larger one everywhere.
+    """
+    # t = (x factor + 126) / 253, clamped to [0, 1]
+    t = _fma(builder, x, factor / 253, ir.Constant(F32, 126 / 253), "rn.sat")
     # At 1.5 * 2^23 the spacing is 1, so this rounds to an integer; its low bits are n + 127.
     shifted = _fma(builder, t, 253.0, ir.Constant(F32, 12582913.0))
     # libNVVM reads LLVM 7, which has no fneg: subtract the other way round.
     minus_n = builder.fsub(ir.Constant(F32, 12582912.0 + 127), shifted)
-    r = _fma(builder, x, _LOG2_E_HIGH, minus_n)
-    r = _fma(builder, x, _LOG2_E - _LOG2_E_HIGH, r)
     power = builder.bitcast(builder.shl(builder.bitcast(shifted, I32), ir.Constant(I32, 23)), F32)
+    return minus_n, power
+
+
+def _scaled_power(builder: ir.IRBuilder, r: ir.Value, power: ir.Value) -> ir.Value:
+    """Return 2^r · power for |r| <= 1/2.
+
+    Error: rounding r and the result costs less than 0.9 ulp; in the last half power of two before
+    overflow r reaches 1 and that becomes 1.25 (`tests/targets/test_tiles.py`). The hardware's 2^r
+    (PTX: relative error 2^-22.5) was seen to err by -2.04 to 1.49 ulp on an H200: raising r by a
+    quarter ulp of the result centres that. `tests/gpu/test_exp.py` measures every f32.
+    """
+    r = builder.fadd(r, ir.Constant(F32, 0.25 * 2.0**-23 / 0.6931471805599453))
     fraction = asm(builder, F32, "ex2.approx.ftz.f32 $0, $1;", "=f,f", [r])
     return builder.fmul(fraction, power)
-
-
-def _exp2_f32(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
-    """2^x; at most 2 ulp (PTX: relative error 2^-22.5), subnormals included."""
-    return asm(builder, F32, "ex2.approx.f32 $0, $1;", "=f,f", [x])
 
 
 def _rsqrt_f32(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
