@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from redlang.algebra.sharing import Pool, canonical
-from redlang.algebra.terms import factors_of, is_number
+from redlang.algebra.terms import factors_of, is_number, without
 from redlang.ir import walk
 from redlang.ir.build import Builder
 from redlang.ir.program import (
@@ -104,16 +104,12 @@ class _Finder:
             return None
         if not set(total.axes) <= set(element.type.axes):
             return None
-        rest_of = list(map(self._closed, factors_of(self._opened(total.operand))))
-        wanted = self._closed(element)
-        if wanted not in rest_of:
-            return None
-        rest_of.remove(wanted)
-        if not self._weighs(opened.arguments[1], rest_of, total):
+        weights = without(self._factors(total.operand), self._factors(element))
+        if weights is None or not self._weighs(opened.arguments[1], weights, total):
             return None
         key = id(self._closed(value))
         if key not in self.means:
-            self.means[key] = self._with_rest(value, element, total, opened.arguments)
+            self.means[key] = self._with_rest(value, element, weights, total, opened.arguments)
         return self.means[key]
 
     def _opened(self, expr: Expr) -> Expr:
@@ -159,7 +155,7 @@ class _Finder:
             if reduce.op == "count":
                 return same and not weights
             if reduce.op == "sum" and same and weights:
-                own = map(self._closed, factors_of(self._opened(reduce.operand)))
+                own = self._factors(reduce.operand)
                 return sorted(map(id, own)) == sorted(map(id, weights))
             return False
         sizes = [_value(factor) for factor in factors_of(opened)]
@@ -177,16 +173,22 @@ class _Finder:
             parts.append(self._closed(reduce.operand))
         return canonical(parts, self.build, self.pool)
 
+    def _factors(self, expr: Expr) -> tuple[Expr, ...]:
+        """Return the factors of a product, names opened, interned."""
+        return factors_of(self._closed(expr))
+
     def _with_rest(
-        self, value: Expr, element: Expr, total: Reduce, quotient: tuple[Expr, ...]
+        self,
+        value: Expr,
+        element: Expr,
+        weights: list[Expr],
+        total: Reduce,
+        quotient: tuple[Expr, ...],
     ) -> Mean:
         """Define the rest of a mean after everything that it reads."""
         build = self.build
         weight: Expr | None = None
-        factors = list(factors_of(self._opened(total.operand)))
-        wanted = self._closed(element)
-        factors.remove(next(f for f in factors if self._closed(f) is wanted))
-        for factor in factors:
+        for factor in weights:
             weight = factor if weight is None else build.mul(weight, factor)
         difference: Expr = build.sub(element, value)
         operand = difference if weight is None else build.mul(weight, difference)

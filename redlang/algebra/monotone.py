@@ -57,7 +57,19 @@ def hoist(expr: Expr, view: View, signs: Signs) -> Hoisted:
     Raises:
         NotMonotone: No law applies, or a sign is not known.
     """
-    return _Hoist(view, signs).of(view.pool.intern(expr))
+    hoisted = _Hoist(view, signs).of(view.pool.intern(expr))
+    while isinstance(hoisted.element, Apply) and hoisted.element.op == "neg":
+        hoisted = _without_minus(hoisted, hoisted.element.arguments[0], view)
+    return hoisted
+
+
+def _without_minus(hoisted: Hoisted, element: Expr, view: View) -> Hoisted:
+    """Return psi(-G) as a function of G: the maximum of -x is the minimum of x."""
+
+    def psi(g: Expr) -> Expr:
+        return hoisted.psi(view.build.neg(g))
+
+    return replace(hoisted, element=element, psi=psi, rising=not hoisted.rising)
 
 
 _BOUNDED = frozenset({"exp", "exp2", "rsqrt", "tanh", "sigmoid", "erf", "sign"})

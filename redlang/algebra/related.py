@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from redlang.algebra.derive import Plain, StagePlan, Transported
 from redlang.algebra.sharing import canonical
 from redlang.algebra.signs import Signs
-from redlang.algebra.terms import Shift, View, factors_of
+from redlang.algebra.terms import Shift, View, factors_of, without
 from redlang.algebra.transport import Centre, Phi, own_weight
 from redlang.ir import walk
 from redlang.ir.program import Expr
@@ -54,11 +54,10 @@ def _sums(plan: StagePlan, view: View) -> list[Phi]:
 def _centre(shift: Shift, phi: Phi, view: View, signs: Signs) -> Centre | None:
     if phi.dtype.kind != "float":
         return None
-    factors = list(factors_of(phi.element))
     element = view.pool.intern(view.build.convert(shift.element, phi.dtype))
-    if element not in factors:
+    factors = without(factors_of(phi.element), factors_of(element))
+    if factors is None:
         return None
-    factors.remove(element)
     rest: Expr | None = None
     for factor in factors:
         rest = factor if rest is None else view.build.mul(rest, factor)

@@ -11,7 +11,7 @@ wrote, or a sum, difference or product of some.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -237,6 +237,20 @@ def factors_of(expr: Expr | None) -> tuple[Expr, ...]:
     if isinstance(expr, Apply) and expr.op == "mul":
         return tuple(part for argument in expr.arguments for part in factors_of(argument))
     return (expr,)
+
+
+def without(factors: Sequence[Expr], taken: Sequence[Expr]) -> list[Expr] | None:
+    """Return the factors that remain when those of `taken` are taken away, None if some lack.
+
+    Both are interned, so that the same factor is the same object.
+    """
+    rest = list(factors)
+    for factor in taken:
+        place = next((i for i, other in enumerate(rest) if other is factor), None)
+        if place is None:
+            return None
+        del rest[place]
+    return rest
 
 
 def is_number(expr: Expr, value: float) -> bool:
