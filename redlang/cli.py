@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import redlang
 from redlang.errors import RedlangError
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="redlang", description=__doc__)
-    parser.add_argument("--version", action="version", version=f"redlang {_version('redlang')}")
+    parser.add_argument("--version", action="version", version=f"redlang {redlang.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     demo = commands.add_parser("demo", help="run four fused kernels beside NumPy and Numba")
@@ -158,8 +159,6 @@ def _doctor(_: argparse.Namespace) -> int:
 def _try_cpu() -> bool:
     """Compile and run a small kernel; say what happened."""
     import numpy as np
-
-    import redlang
 
     start = time.perf_counter()
     try:

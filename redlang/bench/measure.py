@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import redlang
 from redlang.bench.workloads import Workload
 
 Array = NDArray[Any]
@@ -128,8 +129,8 @@ def write_json(path: Path, lines: Iterable[Line]) -> None:
             "processor": platform.processor() or platform.machine(),
             "cores": os.cpu_count(),
             "python": platform.python_version(),
-            **{name: version(name) for name in ("numpy", "numba", "redlang") if _installed(name)},
-            **({"torch": version("torch")} if _installed("torch") else {}),
+            "redlang": redlang.__version__,
+            **{name: version(name) for name in ("numpy", "numba", "torch") if _installed(name)},
         },
         "lines": [asdict(line) for line in lines],
     }

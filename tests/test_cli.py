@@ -1,0 +1,134 @@
+import json
+
+import numpy as np
+import pytest
+
+from redlang.bench.measure import Line, Timing, measure, table, write_json
+from redlang.bench.workloads import WORKLOADS, Workload
+from redlang.cli import main
+
+KERNEL = """
+import redlang
+
+@redlang.kernel
+def total(x: "m n") -> "m":
+    return sum[n](x)
+
+@redlang.kernel
+def wrong(x: "m n") -> "m":
+    return sum[k](x)
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "kernels.py"
+    path.write_text(KERNEL)
+    return path
+
+
+def small(workload):
+    """The workload on arrays that are quick."""
+
+    def inputs(rng):
+        def cut(array):
+            whole = np.array(array)
+            if whole.dtype.kind == "i":
+                return whole[:5] % 40
+            return whole[
+                tuple(slice(0, 5 if i + 1 < whole.ndim else 40) for i in range(whole.ndim))
+            ]
+
+        return tuple(map(cut, SMALL[workload.name](rng)))
+
+    return Workload(
+        workload.name, workload.kernel, inputs, workload.peers, workload.bytes, demo=workload.demo
+    )
+
+
+def normal(*shapes):
+    return lambda rng: tuple(rng.normal(size=shape).astype(np.float32) for shape in shapes)
+
+
+SMALL = {
+    "attention 1x8x2048x64": normal(*[(1, 2, 5, 8)] * 3),
+    "softmax 4096x4096": normal((5, 40)),
+    "softmax 64x65536": normal((5, 40)),
+    "variance 4096x4096": normal((5, 40)),
+    "layer_norm 4096x1024": normal((5, 40), (40,), (40,)),
+    "cross_entropy 512x50000": lambda rng: (
+        rng.normal(size=(5, 40)).astype(np.float32),
+        rng.integers(0, 40, 5),
+    ),
+    "inertia 64x65536x3": lambda rng: (
+        rng.random((5, 40), np.float32),
+        rng.normal(size=(5, 40, 3)).astype(np.float32),
+    ),
+}
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
+@pytest.mark.filterwarnings("ignore:.*:numba.core.errors.NumbaWarning")
+def test_all_ways_to_a_workload_agree(workload):
+    arrays = SMALL[workload.name](np.random.default_rng(0))
+    right = workload.kernel.reference(*arrays)
+    np.testing.assert_allclose(workload.kernel(*arrays), right, rtol=1e-4, atol=1e-5)
+    for name, peer in workload.peers.items():
+        if name == "torch":
+            torch = pytest.importorskip("torch", reason="torch is not installed")
+            given = tuple(torch.from_numpy(array) for array in arrays)
+            result = peer(*given).numpy()
+        else:
+            result = peer(*arrays)
+        np.testing.assert_allclose(result, right, rtol=1e-3, atol=1e-4, err_msg=name)
+
+
+def test_measuring_gives_every_figure(tmp_path):
+    workload = small(next(w for w in WORKLOADS if w.name.startswith("variance")))
+    line = measure(workload, rounds=3, peers=("numpy",))
+    assert line.error < 1e-5
+    assert line.ratio("numpy") > 0
+    assert line.ratio("torch") is None
+    path = tmp_path / "figures.json"
+    write_json(path, [line])
+    content = json.loads(path.read_text())
+    assert content["lines"][0]["timings"][0]["name"] == "redlang"
+    assert "numpy" in content["machine"]
+
+
+def test_the_table_shows_ratios():
+    timings = (Timing("redlang", 2.0, 1.9, 2.1), Timing("numpy", 6.0, 5, 7))
+    text = table([Line("softmax", 1e-7, 1, 0.5, 10.0, timings)])
+    assert "(3.0x)" in text
+    assert text.splitlines()[1].startswith("softmax")
+
+
+def test_explain_shows_a_kernel_of_a_file(file, capsys):
+    assert main(["explain", f"{file}:total", "--stage", "program"]) == 0
+    assert "sum[n](x[m, n])" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("{file}:absent", "it has total, wrong"),
+        ("{file}", "FILE:KERNEL"),
+        ("nowhere.py:total", "there is no file"),
+        ("{file}:wrong", "k is no axis"),
+    ],
+)
+def test_mistakes_of_the_command_line(file, capsys, place, message):
+    assert main(["explain", place.format(file=file)]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_an_unknown_workload_is_an_error(capsys):
+    assert main(["bench", "--only", "nothing like it"]) == 1
+    assert "softmax" in capsys.readouterr().err
+
+
+def test_the_command_lists_itself(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in ("demo", "explain", "bench", "doctor"))
