@@ -3,6 +3,7 @@
 import linecache
 import pickle
 import textwrap
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,7 +43,7 @@ TEXT = textwrap.dedent(
 
 
 def test_text_run_by_exec_needs_its_lines():  # C103
-    names = {}
+    names: dict[str, Any] = {}
     exec(compile(TEXT, "<cell 1>", "exec"), names)
     with pytest.raises(redlang.SourceUnavailableError) as caught:
         names["doubled"](X)
@@ -51,7 +52,7 @@ def test_text_run_by_exec_needs_its_lines():  # C103
 
 def test_text_run_by_exec_works_with_its_lines():  # C103
     linecache.cache["<cell 2>"] = (len(TEXT), None, TEXT.splitlines(keepends=True), "<cell 2>")
-    names = {}
+    names: dict[str, Any] = {}
     exec(compile(TEXT, "<cell 2>", "exec"), names)
     np.testing.assert_array_equal(names["doubled"](X), [2, 4])
 
@@ -95,7 +96,7 @@ def test_closures_of_one_factory_keep_their_own_numbers():  # C108
 def test_postponed_annotations_change_nothing():  # C109
     text = "from __future__ import annotations\n" + TEXT
     linecache.cache["<cell 3>"] = (len(text), None, text.splitlines(keepends=True), "<cell 3>")
-    names = {}
+    names: dict[str, Any] = {}
     exec(compile(text, "<cell 3>", "exec", dont_inherit=True), names)
     np.testing.assert_array_equal(names["doubled"](X), [2, 4])
 
@@ -118,7 +119,7 @@ def test_local_kernels_pickle_with_cloudpickle():  # C111
 
 
 def test_a_missing_source_is_no_error_before_the_first_call():  # C112
-    names = {}
+    names: dict[str, Any] = {}
     exec(compile(TEXT, "<frozen application>", "exec"), names)
     with pytest.raises(redlang.SourceUnavailableError, match="doubled"):
         names["doubled"](X)

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -25,7 +27,7 @@ def shell():
 
 
 def test_a_cell_defines_kernels():
-    names = {}
+    names: dict[str, Any] = {}
     kernels = define(CELL, "<cell>", names, fuse="auto")
     assert [kernel.__name__ for kernel in kernels] == ["variance", "deviation"]
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -44,7 +46,7 @@ def test_mistakes_are_reported_with_the_lines_of_the_cell(shell):
 
 
 def test_explanations_are_shown_as_html(shell):
-    names = {}
+    names: dict[str, Any] = {}
     (variance, deviation) = define(CELL, "<cell 2>", names, fuse="auto")
     formatter = shell.display_formatter.formatters["text/html"]
     shown = formatter(variance)
@@ -78,7 +80,7 @@ def test_formulas_become_latex(text, latex):
 
 
 def test_what_explanations_print_can_be_typeset():
-    names = {}
+    names: dict[str, Any] = {}
     define(CELL, "<cell 3>", names, fuse="auto")
     shown = page(names["variance"].explain("fuse"))
     assert shown.count("$") >= 8

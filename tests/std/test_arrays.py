@@ -144,8 +144,8 @@ def test_attention(causal, scale):
     q = rng.normal(size=(2, 3, 6, 8)).astype(f32)
     k, v = rng.normal(size=(2, 2, 3, 9, 8)).astype(f32)
     seen = np.arange(9) <= np.arange(6)[:, None] + 3 if causal else np.ones((6, 9), bool)
-    wide = (a.astype(float) for a in (q, k, v))
-    right = attention(*wide, 8**-0.5 if scale is None else scale, seen)
+    wide = [array.astype(float) for array in (q, k, v)]
+    right = attention(wide[0], wide[1], wide[2], scale or 8**-0.5, seen)
     o, lse = std.attention_with_lse(q, k, v, scale=scale, causal=causal)
     assert_close((o, lse), right, rtol=1e-4, atol=1e-5)
     if causal and scale is None:
