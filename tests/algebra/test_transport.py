@@ -1,0 +1,135 @@
+"""Transport: what a term needs, which reference points it gets, and that its claims are proved."""
+
+import pytest
+
+from redlang.algebra.claims import bases, claims_of, points_of, prover_for
+from redlang.algebra.derive import Declined, Plain, Stage, Transported, derive
+from redlang.algebra.prove import Broken, Claim, Proved
+from redlang.algebra.separate import Separation
+from redlang.algebra.transport import Centre, Maximum, axes_of, carry
+from redlang.ir.types import F32, I64
+from tests.algebra.views import B, g, k, signs, u, v, view, x, y, z
+
+
+def carried(expr, **known):
+    look = view(**known)
+    (term,) = Separation(look, signs(**known)).terms(expr)
+    return carry(term, None, F32, look, signs(**known))
+
+
+def plan_of(expr, condition=None, op="sum", **known):
+    look = view(**known)
+    reduce = B.reduce(op, ("n",), expr, condition=condition)
+    interned = tuple(map(look.pool.intern, reduce.operands))
+    condition = condition and look.pool.intern(condition)
+    stage = Stage(("r",), reduce, interned, condition)
+    return derive(stage, look, signs(**known), {}), look
+
+
+def square(e):
+    return B.apply("pow", e, 2)
+
+
+RANKS = {
+    "exponential": (B.exp(B.sub(x, u)), 1),
+    "scaled exponential": (B.div(B.mul(B.exp(B.sub(x, u)), y), z), 1),
+    "shift": (B.mul(B.sub(x, u), B.mul(y, y)), 2),
+    "square": (square(B.sub(x, u)), 3),
+    "covariance": (B.mul(B.sub(x, u), B.sub(y, v)), 4),
+    "entropy": (B.mul(B.exp(B.sub(x, u)), B.sub(x, u)), 2),
+    "weighted square": (B.mul(B.exp(B.sub(x, u)), square(B.sub(y, v))), 3),
+    "rotation": (B.apply("cos", B.add(x, u)), 2),
+    "factor": (B.mul(x, u), 1),
+    "fourth power": (B.apply("pow", B.sub(x, u), 4), 5),
+    "two contexts for one element": (B.mul(B.sub(x, u), B.sub(x, v)), 3),
+}
+
+
+@pytest.mark.parametrize("name", RANKS)
+def test_the_rank_is_that_of_the_space(name):
+    expr, rank = RANKS[name]
+    assert len(list(carried(expr).basis())) == rank
+
+
+@pytest.mark.parametrize("name", RANKS)
+def test_what_a_plan_claims_is_proved(name):
+    plan, look = plan_of(RANKS[name][0], z="POSITIVE")
+    claims = claims_of(plan, B)
+    prover = prover_for(plan, look, signs(z="POSITIVE"))
+    assert claims
+    assert all(isinstance(prover.prove(claim), Proved) for claim in claims)
+
+
+@pytest.mark.parametrize("name", ["square", "exponential", "rotation", "covariance"])
+def test_a_planted_wrong_transport_is_refuted(name):
+    plan, look = plan_of(RANKS[name][0])
+    prover = prover_for(plan, look, signs())
+    for claim in claims_of(plan, B):
+        wrong = Claim(claim.left, B.mul(claim.right, 2.0))
+        assert isinstance(prover.prove(wrong), Broken)
+        wrong = Claim(claim.left, B.add(claim.right, 0.001))
+        assert isinstance(prover.prove(wrong), Broken)
+
+
+def test_an_exponential_stands_at_the_running_maximum_of_its_exponent():
+    top = carried(B.exp(B.sub(x, u))).top
+    assert isinstance(top.maximum, Maximum)
+    assert top.maximum.element == x
+
+
+def test_a_shift_stands_at_the_mean_under_a_weight_of_one_sign():
+    weighted = carried(B.mul(B.apply("abs", g), square(B.sub(x, u))))
+    (centre,) = weighted.centres
+    assert isinstance(centre, Centre)
+    assert centre.weight is not None
+    assert centre.weight.element == B.apply("abs", g)
+    unweighted = carried(B.mul(g, B.sub(x, u)))
+    assert unweighted.centres[0].weight is not None
+    assert unweighted.centres[0].weight.counts
+
+
+def test_integers_stand_at_the_origin():
+    whole = B.index("n")
+    expr = square(B.sub(whole, B.convert(u, I64)))
+    look = view()
+    (term,) = Separation(look, signs()).terms(expr)
+    (centre,) = carry(term, None, I64, look, signs()).centres
+    assert centre.weight is None
+
+
+def test_a_phi_varies_with_no_more_than_its_parts():
+    term = carried(B.mul(B.sub(x, u), k if k.type.axes == ("m",) else B.convert(k, F32)))
+    lowest = list(term.basis())[-1]
+    assert axes_of(lowest, B) == ("n",)
+
+
+def test_conditions_on_contexts_leave_the_sum():
+    plan, _ = plan_of(B.sub(x, u), condition=B.apply("gt", u, 0.0))
+    assert isinstance(plan, Transported)
+    assert plan.guards
+
+
+def test_conditions_that_compare_elements_with_contexts_are_declined():
+    with pytest.raises(Declined) as caught:
+        plan_of(x, condition=B.apply("gt", x, u))
+    assert caught.value.gate == "closure"
+
+
+def test_ranks_beyond_the_cap_are_declined():
+    with pytest.raises(Declined) as caught:
+        plan_of(B.mul(square(B.sub(x, u)), square(B.sub(y, v))))
+    assert caught.value.gate == "size"
+
+
+def test_what_reads_nothing_carried_is_plain():
+    plan, _ = plan_of(B.mul(x, y))
+    assert isinstance(plan, Plain)
+    assert claims_of(plan, B) == []
+
+
+def test_points_have_different_names():
+    plan, _ = plan_of(B.mul(B.exp(B.sub(x, u)), B.mul(B.sub(y, v), B.sub(g, z))))
+    assert isinstance(plan, Transported)
+    names = points_of(plan).names.values()
+    assert sorted(names) == ["c", "c2", "c3"]
+    assert len(bases(plan)) == 4
