@@ -71,9 +71,7 @@ class CudaCompiled:
         # Threads that hold copies of an element would read it after another has stored it.
         alone = all(s.axis in axes for s in threads.spreads if s.threads > 1)
         return (
-            alone
-            and part.plan.kind in ("map", "on-chip")
-            and in_place(code.loops, result, array)
+            alone and part.plan.kind in ("map", "on-chip") and in_place(code.loops, result, array)
         )
 
     def emit(self, launch: Launch) -> None:
@@ -262,9 +260,7 @@ class _RunMaker:
                 own[kernel.text.segments] = cut
                 counted = max(counted, count // cut)
             names[f"launch{number}"] = launch
-            values = [
-                self._value(p, own, arrays, spaces, constant) for p in kernel.text.parameters
-            ]
+            values = [self._value(p, own, arrays, spaces, constant) for p in kernel.text.parameters]
             call = f"launch{number}({', '.join(['stream', constant(count), *values])})"
             body += [f"status = {call}", "if status:", "    fail(status)"]
         lines: list[str] = []

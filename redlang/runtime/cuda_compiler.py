@@ -290,9 +290,7 @@ class CudaCompiler:
         """
         from redlang.targets import toolchain  # noqa: PLC0415  (numba-cuda loads at a compile)
 
-        parts = [
-            (number, part) for number, r in enumerate(chosen) for part in r.candidate.parts
-        ]
+        parts = [(number, part) for number, r in enumerate(chosen) for part in r.candidate.parts]
         program = self.derived.program
         plan = Plan(tuple(part.plan for _, part in parts))
         loops = lower(program, tuple(part.nest for _, part in parts), plan)
@@ -350,9 +348,7 @@ def _text(loops: Loops, kernels: list[Kernel], part: Part, classes: Classes) -> 
 
     if len(kernels) == 2:
         sweep, merge = kernels
-        return emit_segments(
-            loops, sweep, merge, part.threads, classes, across_blocks=part.across
-        )
+        return emit_segments(loops, sweep, merge, part.threads, classes, across_blocks=part.across)
     return emit(loops, kernels[0], part.threads, classes)
 
 

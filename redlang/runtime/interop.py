@@ -140,7 +140,7 @@ def _empty_torch(shape: tuple[int, ...], dtype: DType, device: str) -> AnyArray:
 
 def _torch_to_numpy(x: AnyArray) -> np.ndarray[Any, Any]:
     torch = _torch()
-    x = x.detach()
+    x = x.detach().cpu()
     name = str(x.dtype).removeprefix("torch.")
     carrier = {"bfloat16": "int16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}.get(name)
     if carrier is None:

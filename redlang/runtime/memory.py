@@ -66,7 +66,7 @@ class Library:
         mark: What of an array decides the specialisation; the warm path calls it.
         memory: Where an array lies.
         empty: A new contiguous array of a shape, element type and device.
-        to_numpy: The same memory as a NumPy array; only for arrays on the CPU.
+        to_numpy: The elements as a NumPy array: the same memory, or a copy from another device.
         address_text, strides_text: Python text, with `{}` for the array, of its address and of
             its strides; `stride_unit` says whether those count bytes.
         empty_text: Python text, with fields in braces, of a new array of `{shape}`.

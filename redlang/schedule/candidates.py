@@ -97,7 +97,9 @@ def cut(facts: Facts) -> tuple[Nest, ...]:
     if not nest.sweeps:
         return (nest,)
     mapped = [
-        n for n in nest.results if set(facts.program.results[n].axes) & {*facts.swept, *facts.mapped}
+        n
+        for n in nest.results
+        if set(facts.program.results[n].axes) & {*facts.swept, *facts.mapped}
     ]
     ends = [n for n in nest.results if n not in mapped]
     groups: list[list[Sweep]] = []
@@ -118,7 +120,13 @@ def cut(facts: Facts) -> tuple[Nest, ...]:
         results = () if later else tuple(ends)
         pieces.append(Nest(nest.base, tuple(group), nest.inner, results, exports))
     maps = [
-        Nest(facts.program.ordered(frozenset(facts.program.results[n].axes)), (), nest.inner, (n,), ())
+        Nest(
+            facts.program.ordered(frozenset(facts.program.results[n].axes)),
+            (),
+            nest.inner,
+            (n,),
+            (),
+        )
         for n in mapped
     ]
     return (*pieces, *maps)
@@ -374,9 +382,7 @@ class Maker:
         )
         strips = () if facts.is_ordered else tuple(s.axis for s in shape if s.axis in swept)
         stored = {*facts.swept, *facts.mapped}
-        maps = any(
-            set(facts.program.results[n].axes) & stored for n in self.nest.results
-        )
+        maps = any(set(facts.program.results[n].axes) & stored for n in self.nest.results)
         for across in (False,) if maps else (False, True):
             if across and -(-facts.extent(segmented) // tiles[segmented]) < 2:
                 continue
@@ -388,9 +394,7 @@ class Maker:
                 threads = replace(part.threads, strips=strips)
                 yield Candidate(name, (replace(part, threads=threads, across=across),))
 
-    def _tiles(
-        self, axes: Sequence[str], threads: int, registers: int, width: int
-    ) -> list[Spread]:
+    def _tiles(self, axes: Sequence[str], threads: int, registers: int, width: int) -> list[Spread]:
         """Spread tiles of the innermost axes of a map over a block's threads."""
         facts = self.facts
         vector = self.vector if self.vector in axes else axes[-1] if axes else None

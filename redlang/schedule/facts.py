@@ -189,9 +189,7 @@ class Facts:
 
     def _roots(self) -> list[Expr]:
         sweeps = (*self.nest.sweeps, *self.used_inner)
-        roots = [
-            e for s in sweeps for stage in s.stages for e in self._value_expressions(stage)
-        ]
+        roots = [e for s in sweeps for stage in s.stages for e in self._value_expressions(stage)]
         return roots + [self.program.results[n].value for n in self.nest.results]
 
     def _value_expressions(self, name: str) -> tuple[Expr, ...]:
@@ -262,7 +260,8 @@ class Facts:
     def is_short(self, axis: str) -> bool:
         """Tell whether a thread can hold the whole extent of an axis beside another."""
         return axis in self.slots or (
-            self.extents.get(axis, 1) <= SHORT and axis in {*self.swept, *self.extra, *self.mapped, *self.inner}
+            self.extents.get(axis, 1) <= SHORT
+            and axis in {*self.swept, *self.extra, *self.mapped, *self.inner}
         )
 
     @cached_property

@@ -55,7 +55,9 @@ class ShapeClass:
     exact: tuple[str, ...]
 
 
-def shape_class(program: Program, nests: tuple[Nest, ...], extents: Mapping[str, int]) -> ShapeClass:
+def shape_class(
+    program: Program, nests: tuple[Nest, ...], extents: Mapping[str, int]
+) -> ShapeClass:
     """Return the class of a call's extents."""
     inside: dict[str, bool] = {}
     for nest in nests:
