@@ -40,9 +40,9 @@ test-gpu: $(STAMP) ## run the tests that need an NVIDIA GPU
 	$(BIN)/python -m pytest -m gpu $(ARGS)
 
 golden: $(STAMP) ## renew the golden files and the outputs in the docs, then show what changed
-	$(BIN)/python -m pytest tests/golden --renew-golden -q
+	$(BIN)/python -m pytest tests/golden tests/frontend/test_mistakes.py --renew-golden -q
 	$(BIN)/python -m tests.docs.blocks README.md $$(find docs -name '*.md')
-	git diff --stat -- tests/golden README.md docs
+	git diff --stat -- tests/golden tests/mistakes README.md docs
 
 docs: $(STAMP) ## run every code block of the documentation and every example
 	$(BIN)/python -m pytest tests/docs tests/examples $(ARGS)

@@ -15,3 +15,9 @@ settings.load_profile("default")
 def rng(request):
     """A generator of random numbers, the same in every run of a test."""
     return np.random.default_rng(zlib.crc32(request.node.nodeid.encode()))
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--renew-golden", action="store_true", help="write the golden files instead of comparing"
+    )
