@@ -1,15 +1,17 @@
 """A kernel's body before it is nested: types of values, slots of lists, and what is left out.
 
-Two rewrites of no consequence for the result come first: values that nothing reads are dropped, and
-conditions that are made of indices alone are written out where they are read, so that they
-need no memory and show where they confine a loop.
+Three rewrites of no consequence for the result come first: values that nothing reads are dropped;
+conditions that are made of indices alone are written out where they are read, so that they need no
+memory and show where they confine a loop; a matrix product has the later of its result's axes for
+columns, since that is the one along which results are adjacent in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from redlang.codegen.products import product_axes
 from redlang.codegen.visible import is_of_indices
 from redlang.ir import loops, walk
 from redlang.ir.program import Expr, Ref
@@ -33,15 +35,37 @@ def statements(body: Iterable[loops.Statement]) -> Iterator[loops.Statement]:
                 pass
 
 
-def prepared(kernel: loops.Kernel) -> loops.Kernel:
-    """Return the kernel after both rewrites."""
-    body = _written_out(kernel.body)
+def prepared(kernel: loops.Kernel, order: Sequence[str]) -> loops.Kernel:
+    """Return the kernel after these rewrites; `order` is that of the program's axes."""
+    body = _turned(_written_out(kernel.body), order)
     while True:
         read = frozenset[str]().union(*map(tidy.reads, body))
         kept = _keep(body, read)
         if kept == body:
             return replace(kernel, body=body)
         body = kept
+
+
+def _turned(
+    body: tuple[loops.Statement, ...], order: Sequence[str]
+) -> tuple[loops.Statement, ...]:
+    """Return the body with the operands of products in the order of their result's axes."""
+    done: list[loops.Statement] = []
+    for statement in body:
+        match statement:
+            case loops.Loop(body=inner):
+                done.append(replace(statement, body=_turned(inner, order)))
+            case loops.Branch(then=then, otherwise=otherwise):
+                sides = _turned(then, order), _turned(otherwise, order)
+                done.append(replace(statement, then=sides[0], otherwise=sides[1]))
+            case loops.Contract(left=left, right=right):
+                axes = product_axes(statement)
+                last = max((*axes.rows, *axes.columns), key=order.index, default=None)
+                turn = last in axes.rows and bool(axes.columns)
+                done.append(replace(statement, left=right, right=left) if turn else statement)
+            case _:
+                done.append(statement)
+    return tuple(done)
 
 
 def _keep(body: tuple[loops.Statement, ...], read: frozenset[str]) -> tuple[loops.Statement, ...]:

@@ -20,6 +20,7 @@ from redlang.codegen.nesting import (
     Tiles,
     dependences,
     innermost,
+    is_minor,
     loop_order,
     nest,
 )
@@ -58,7 +59,8 @@ def build_tree(
     program_loops: loops.Loops, kernel: loops.Kernel, unit: dict[str, str | None]
 ) -> Tree:
     """Return the tree of one kernel, for arrays with these unit strides."""
-    return _Builder(program_loops, bodies.prepared(kernel), unit).build()
+    order = [axis.name for axis in program_loops.program.axes]
+    return _Builder(program_loops, bodies.prepared(kernel, order), unit).build()
 
 
 class _Straight:
@@ -140,15 +142,18 @@ class _Builder:
     def _peeled(self, single: frozenset[str]) -> list[str]:
         """Return the grid axes that no step wants innermost and no product has whole."""
         wanted: set[str] = set()
+        steps: list[Step] = []
         for statement in statements(self.kernel.body):
             if isinstance(statement, loops.Contract):
                 axes = product_axes(statement)
                 wanted |= {*axes.rows, *axes.columns}
-            for step in self._steps(statement):
-                votes = innermost(step, self.facts)
-                free = [axis for axis in votes if axis not in single]
-                if free:
-                    wanted.add(max(free, key=lambda axis: votes[axis]))
+            steps += self._steps(statement)
+        over = [self.facts.step_axes(step) - single for step in steps]
+        for step, mine in zip(steps, over, strict=True):
+            votes = innermost(step, self.facts)
+            free = [axis for axis in votes if axis in mine]
+            if free and not is_minor(mine, over):
+                wanted.add(max(free, key=lambda axis: votes[axis]))
         return [g.axis for g in self.kernel.grid if g.tile > 1 and g.axis not in wanted]
 
     # Steps -----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ definition and uses lie in one iteration needs no memory.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -129,30 +130,40 @@ def _runs_along(load: Load, unit: str, facts: Facts) -> bool:
 def loop_order(steps: Sequence[Step], fixed: frozenset[str], facts: Facts) -> list[str]:
     """Return the axes of `steps`, outermost first.
 
-    Inside are axes that some step wants innermost, the most wanted last; folded axes stand inside
-    kept ones, so that accumulators stay in registers.
+    Each step wants one axis inside all others of its own, the one along which memory is adjacent;
+    next, folded axes stand inside kept ones, so that accumulators stay in registers. Where wishes
+    differ, the stronger one is granted.
     """
-    total: Counter[str] = Counter()
-    inner: set[str] = set()
+    over = [facts.step_axes(step) - fixed for step in steps]
+    before: Counter[tuple[str, str]] = Counter()
     folded: set[str] = set()
-    present: set[str] = set()
-    for step in steps:
-        axes = facts.step_axes(step) - fixed
-        present |= axes
-        if isinstance(step, loops.Fold):
-            folded |= axes & set(step.over)
+    for step, axes in zip(steps, over, strict=True):
+        mine = axes & set(step.over) if isinstance(step, loops.Fold) else set()
+        folded |= mine
+        if len(axes) < 2 or is_minor(axes, over):
+            continue
         votes = Counter({a: n for a, n in innermost(step, facts).items() if a in axes})
-        total += votes
-        if votes:
-            inner.add(max(votes, key=lambda axis: (votes[axis], _place(axis, facts))))
-        elif axes:
-            inner.add(max(axes, key=lambda axis: _place(axis, facts)))
+        last = max(axes, key=lambda axis: (votes[axis], _place(axis, facts)))
+        for axis in axes - {last}:
+            before[axis, last] += 1 + votes[last]
+        for kept, fold in itertools.product(axes - mine, mine):
+            before[kept, fold] += 1
+    order: list[str] = []
+    remaining = set[str]().union(*over)
 
-    def rank(axis: str) -> tuple[bool, int, bool, int]:
-        wanted = axis in inner
-        return wanted, total[axis] if wanted else 0, axis in folded, _place(axis, facts)
+    def reluctance(axis: str) -> tuple[int, bool, int]:
+        wishes = sum(before[other, axis] - before[axis, other] for other in remaining)
+        return wishes, axis in folded, _place(axis, facts)
 
-    return sorted(present, key=rank)
+    while remaining:
+        order.append(min(remaining, key=reluctance))
+        remaining.remove(order[-1])
+    return order
+
+
+def is_minor(axes: frozenset[str], all_axes: Iterable[frozenset[str]]) -> bool:
+    """Say whether steps over `axes` are few beside others, which then decide the order."""
+    return any(axes < other for other in all_axes)
 
 
 def _place(axis: str, facts: Facts) -> int:
