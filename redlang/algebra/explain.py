@@ -28,8 +28,8 @@ from redlang.algebra.prove import METHOD, Broken, Claim, Open, assumptions, chec
 from redlang.algebra.signs import Signs
 from redlang.algebra.terms import View
 from redlang.algebra.transport import Maximum, Phi, Reference, value
-from redlang.algebra.verdicts import Fused, Proof, Refuted, StageVerdict, Undecided
-from redlang.algebra.witness import Search, Witness
+from redlang.algebra.verdicts import Fused, Proof, Refuted, StageVerdict, Undecided, Witness
+from redlang.algebra.witness import Search
 from redlang.ir.program import Expr, Ref
 from redlang.ir.types import Type
 

@@ -5,7 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from redlang.algebra.witness import Witness
+Assignment: TypeAlias = tuple[tuple[str, float], ...]
+"""Values by the formulas that have them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """Values that break an obligation.
+
+    Attributes:
+        elements: For each element the values of what varies along the sweep.
+        contexts: For each context the values of the carried results.
+        constants: Values of everything else.
+        text: The same in words.
+    """
+
+    elements: tuple[Assignment, ...]
+    contexts: tuple[Assignment, ...]
+    constants: Assignment
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @dataclass(frozen=True, slots=True)

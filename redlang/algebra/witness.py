@@ -21,6 +21,7 @@ from redlang.algebra.operators import ANY, Sign
 from redlang.algebra.prove import outermost
 from redlang.algebra.signs import Signs
 from redlang.algebra.terms import View
+from redlang.algebra.verdicts import Assignment, Witness
 from redlang.ir.printing import to_text
 from redlang.ir.program import Expr, Load, Size
 
@@ -35,7 +36,6 @@ ROUGH = 1e-11
 ATTEMPTS = 240
 """How many pairs of elements are tried for an order that changes."""
 
-Assignment = tuple[tuple[str, float], ...]
 Values = dict[int, Number]
 
 
@@ -63,26 +63,6 @@ _STYLES = (
     _Style(36, short=True, spread=3),
     _Style(36, spread=3),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Witness:
-    """Values that break an obligation.
-
-    Attributes:
-        elements: For each element the values of what varies along the sweep.
-        contexts: For each context the values of the carried results.
-        constants: Values of everything else.
-        text: The same in words.
-    """
-
-    elements: tuple[Assignment, ...]
-    contexts: tuple[Assignment, ...]
-    constants: Assignment
-    text: str
-
-    def __str__(self) -> str:
-        return self.text
 
 
 class Search:
