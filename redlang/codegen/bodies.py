@@ -46,9 +46,7 @@ def prepared(kernel: loops.Kernel, order: Sequence[str]) -> loops.Kernel:
         body = kept
 
 
-def _turned(
-    body: tuple[loops.Statement, ...], order: Sequence[str]
-) -> tuple[loops.Statement, ...]:
+def _turned(body: tuple[loops.Statement, ...], order: Sequence[str]) -> tuple[loops.Statement, ...]:
     """Return the body with the operands of products in the order of their result's axes."""
     done: list[loops.Statement] = []
     for statement in body:

@@ -1,5 +1,7 @@
 """Calls of kernels through the CUDA path, from arguments to results, on a simulated GPU."""
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -37,11 +39,9 @@ def close(found, expected, tolerance=2e-5):
 def test_the_corpus_runs(name, gpu, rng):
     kernel = CORPUS[name]
     inputs = kernel.inputs(rng)
-    arrays = {k: v for k, v in inputs.items()}
+    arrays = dict(inputs)
     _, found = call(kernel, inputs)
     found = found if isinstance(found, tuple) else (found,)
-    import inspect
-
     wanted = inspect.signature(kernel.reference).parameters
     expected = kernel.reference(**{k: v for k, v in arrays.items() if k in wanted})
     for a, b in zip(found, expected, strict=True):

@@ -100,9 +100,7 @@ def _reads(expr: Expr, symbol: Symbol) -> bool:
 _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
 
-def _bound(
-    test: Expr, lower: Symbol, upper: Symbol, builder: Builder
-) -> tuple[str, Expr] | None:
+def _bound(test: Expr, lower: Symbol, upper: Symbol, builder: Builder) -> tuple[str, Expr] | None:
     if not isinstance(test, Apply) or test.op not in _MIRRORED:
         return None
     left, right = test.arguments

@@ -105,7 +105,9 @@ def share(operands: Iterable[Operand], stages: int, names: Names) -> SharedPlan:
     rings: dict[Operand, Ring] = {}
     distinct = list(dict.fromkeys(operands))
     counts = [1 if operand.loop is None else stages for operand in distinct]
-    barriers = sum(count * operand.tile.bytes for operand, count in zip(distinct, counts, strict=True))
+    barriers = sum(
+        count * operand.tile.bytes for operand, count in zip(distinct, counts, strict=True)
+    )
     start = 0
     for operand, count in zip(distinct, counts, strict=True):
         assert operand.tile.bytes % _TILE_ALIGNMENT == 0, operand

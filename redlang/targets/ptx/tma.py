@@ -33,9 +33,7 @@ def copy_in(rank: int) -> Intrinsic:
 def copy_out(rank: int) -> Intrinsic:
     """Return `copy(source, map, c0, ...)`: start a copy of one box from shared memory."""
     places = ", ".join(f"${number + 2}" for number in range(rank))
-    text = (
-        f"cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [$1, {{{places}}}], [$0];"
-    )
+    text = f"cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [$1, {{{places}}}], [$0];"
     kinds = ("u32", "u64", *["i32"] * rank)
     constraints = ",".join(["r", "l", *["r"] * rank, _MEMORY])
     return instruction("copy_out", "void", kinds, text, constraints, effect=True)
@@ -90,8 +88,7 @@ barrier_arrive = instruction(
     "barrier_arrive",
     "void",
     ("u32", "i32"),
-    "{ .reg .pred p; setp.ne.b32 p, $1, 0; "
-    "@p mbarrier.arrive.shared::cta.b64 _, [$0]; }",
+    "{ .reg .pred p; setp.ne.b32 p, $1, 0; @p mbarrier.arrive.shared::cta.b64 _, [$0]; }",
     f"r,r,{_MEMORY}",
     effect=True,
 )

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from redlang.targets.numba_cuda import types
 from redlang.schedule.fragments import STEP, SharedTile, accumulators, left_operands
+from redlang.targets.numba_cuda import types
 from redlang.targets.ptx.inline import (
     F32,
     I32,
