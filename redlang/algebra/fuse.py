@@ -76,6 +76,7 @@ class _Fuser:
         self.dependences = Dependences(self.program)
         # In real arithmetic nothing remains of a mean.
         self.signs = Signs(self.program, {mean.rest: Sign.ZERO for mean in self.means})
+        # No name means two things in one fusion: sweeps may end in the same loops.
         self.taken = {name for definition in self.program.definitions for name in definition.names}
         self.groups = Groups(self.dependences)
         self.plans: dict[str, StagePlan] = {}

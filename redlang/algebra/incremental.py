@@ -8,7 +8,7 @@ renewed before the sums that are taken at them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from redlang.algebra.monotone import NotMonotone, hoist
@@ -54,7 +54,7 @@ class Emitter:
         view: View,
         signs: Signs,
         centres: Sequence[Centre] = (),
-        taken: Iterable[str] = (),
+        taken: set[str] | None = None,
     ) -> None:
         """Begin a sweep.
 
@@ -62,7 +62,7 @@ class Emitter:
             view: The swept axes.
             signs: Known signs.
             centres: Reference points of the sums to come, so that what they keep is kept once.
-            taken: Names that are not free.
+            taken: Names that are not free; those of this sweep are added.
         """
         self.signs = signs
         self.build = view.build
@@ -77,7 +77,7 @@ class Emitter:
         self._sums: dict[Phi, Ref] = {}
         self._declared: dict[Phi, Ref] = {}
         self._points: dict[Reference, Point] = {}
-        self._names = set(taken)
+        self._names = taken if taken is not None else set()
         self._centred = {_weighted(centre): centre for centre in centres if centre.weight}
 
     def plain(

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redlang.algebra.fuse import fuse
+from redlang.algebra.steps import names_of
 from redlang.algebra.verdicts import Fused, Refuted, Undecided
 from redlang.ir.interpret import interpret
 from redlang.ir.program import Reduce
@@ -111,6 +112,19 @@ def test_every_stage_is_finished_once_and_reads_what_is_finished(seed, mode):
         states = {state.name for state in sweep.states}
         assert {commit.state for commit in sweep.commits} == states
         assert {commit.state for commit in sweep.merge_commits} == states
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10**6), mode=st.sampled_from(["auto", "never"]))
+def test_no_name_means_two_things(seed, mode):
+    fusion = fuse(program_of(cascade(seed).text, {"c": "bool"}), mode=mode)
+    names = [name for definition in fusion.program.definitions for name in definition.names]
+    for sweep in fusion.sweeps:
+        names += [state.name for state in sweep.states]
+        steps = [*sweep.update, *sweep.finish]
+        found = [name for step in steps for name in names_of(step)]
+        names += [name for name in found if name not in sweep.stages]
+    assert len(names) == len(set(names))
 
 
 def test_no_stage_is_fused_without_a_proof():
