@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, overload
 
 from redlang import pipeline
 from redlang.definition import Definition
 from redlang.errors import ArgumentError
-from redlang.pipeline import FUSE, Fuse
+from redlang.options import Contract, Fuse, Options, Rounding
 
 if TYPE_CHECKING:
     from redlang.explanation import Explanation
@@ -107,20 +108,15 @@ class Kernel(_Defined):
     """A kernel: call it with arrays of one library and device, get arrays of that kind.
 
     Attributes:
-        fuse: Whether stages share sweeps: `auto` where that is proved and stable, `always` where
-            it is proved, `never`, or `require`, which makes a stage left out an error.
+        options: What was asked of it; see `redlang.kernel`.
     """
 
-    def __init__(self, definition: Definition, like: object = None, *, fuse: Fuse = "auto") -> None:
-        """Make a kernel; users write `redlang.kernel` or `redlang.compile`.
-
-        Raises:
-            ValueError: An option has a value that it does not take.
-        """
+    def __init__(
+        self, definition: Definition, like: object = None, *, options: Options | None = None
+    ) -> None:
+        """Make a kernel; users write `redlang.kernel` or `redlang.compile`."""
         super().__init__(definition, like)
-        if fuse not in FUSE:
-            raise ValueError(f"fuse={fuse!r}: choose one of {', '.join(map(repr, FUSE))}")
-        self.fuse: Fuse = fuse
+        self.options = options or Options()
         self._caller: Caller | None = None
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:  # noqa: ANN401
@@ -231,7 +227,7 @@ class Kernel(_Defined):
         return pipeline.html(self)
 
     def _options(self) -> dict[str, Any]:
-        return {"fuse": self.fuse}
+        return {"options": self.options}
 
     @property
     def machine(self) -> pipeline.Machine:
@@ -242,9 +238,15 @@ class Kernel(_Defined):
         made: pipeline.Machine | None = self.__dict__.get("_made")
         if made is None:
             # One step of the interpreter: threads that meet here agree on one, without a lock.
-            made = self.__dict__.setdefault("_made", pipeline.Machine(self._definition, self.fuse))
+            machine = pipeline.Machine(self._definition, self.options)
+            made = self.__dict__.setdefault("_made", machine)
             self._caller = made.caller
         return made
+
+
+def copy(kernel: Kernel) -> Kernel:
+    """Return a kernel of the same definition that has compiled nothing yet."""
+    return Kernel(kernel._definition, options=kernel.options)
 
 
 class Function(_Defined):
@@ -301,21 +303,43 @@ class Monoid(_Defined):
 @overload
 def kernel(target: Callable[..., Any]) -> Kernel: ...
 @overload
-def kernel(*, fuse: Fuse = "auto") -> Callable[[Callable[..., Any]], Kernel]: ...
+def kernel(
+    *,
+    fuse: Fuse = "auto",
+    contract: Contract = "auto",
+    rounding: Rounding = "exact",
+    tune: bool = False,
+) -> Callable[[Callable[..., Any]], Kernel]: ...
 
 
 def kernel(
-    target: Callable[..., Any] | None = None, *, fuse: Fuse = "auto"
+    target: Callable[..., Any] | None = None,
+    *,
+    fuse: Fuse = "auto",
+    contract: Contract = "auto",
+    rounding: Rounding = "exact",
+    tune: bool = False,
 ) -> Kernel | Callable[[Callable[..., Any]], Kernel]:
     """Make a kernel of a function; its body is redlang's language and never run by Python.
 
     Args:
         target: The function, where the decorator stands without parentheses.
-        fuse: `auto`, `always`, `never` or `require`; see `Kernel`.
+        fuse: Whether stages share sweeps: `auto` where that is proved and stable, `always` where
+            it is proved, `never`, or `require`, which makes a stage left out an error.
+        contract: `f32` forbids that a computed operand of a matrix product is rounded to the
+            16-bit type of the other operand; `auto` allows it where its range is proved to fit.
+        rounding: `exact` gives casts to 8 bits of a value scaled by a maximum their two-pass
+            result; `running` allows the scale known so far, and with it a single pass.
+        tune: Whether the first call for a class of extents measures a few plans and keeps the
+            fastest, instead of trusting the model.
+
+    Raises:
+        ValueError: An option has a value that it does not take.
     """
+    options = Options(fuse, contract, rounding, tune)
 
     def decorate(function: Callable[..., Any]) -> Kernel:
-        return Kernel(Definition.of(function), function, fuse=fuse)
+        return Kernel(Definition.of(function), function, options=options)
 
     return decorate if target is None else decorate(target)
 
@@ -347,22 +371,34 @@ def monoid(target: type) -> Monoid:
     return Monoid(Definition.of(target), target)
 
 
-def compile(text: str, names: Mapping[str, object] | None = None, *, fuse: Fuse = "auto") -> Kernel:
+def compile(
+    text: str,
+    names: Mapping[str, object] | None = None,
+    *,
+    fuse: Fuse = "auto",
+    contract: Contract = "auto",
+    rounding: Rounding = "exact",
+    tune: bool = False,
+) -> Kernel:
     """Return the kernel that `text` defines.
 
     Args:
         text: One definition, with or without `@redlang.kernel` above it, indented or not.
         names: What names from outside mean: numbers, macros, kernels, monoids.
-        fuse: As for `redlang.kernel`; an option in the text's own decorator wins.
+        fuse: This and the others as for `redlang.kernel`; what the text's own decorator says wins.
+        contract: See there.
+        rounding: See there.
+        tune: See there.
 
     Raises:
         KernelSyntaxError: The text is no kernel.
+        ValueError: An option has a value that it does not take.
 
         >>> import numpy as np
         >>> total = compile('def total(x: "m n") -> "m": return sum[n](x)')
         >>> total(np.ones((2, 3), np.float32))
         array([3., 3.], dtype=float32)
     """
-    source, syntax, options = pipeline.read_text(text)
+    source, syntax, written = pipeline.read_text(text)
     definition = Definition(syntax.name, source, names=names, syntax=syntax)
-    return Kernel(definition, **{"fuse": fuse, **options})
+    return Kernel(definition, options=replace(Options(fuse, contract, rounding, tune), **written))

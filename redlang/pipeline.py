@@ -13,6 +13,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from redlang.errors import BackendError, DTypeError, KernelSyntaxError
+from redlang.options import Fuse, Options, fault
 
 if TYPE_CHECKING:
     from redlang.algebra.fuse import Fusion
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from redlang.schedule.device import Device
     from redlang.source import SourceText
 
-Fuse = Literal["auto", "always", "never", "require"]
-FUSE: tuple[Fuse, ...] = ("auto", "always", "never", "require")
 Role = Literal["kernel", "macro", "monoid"]
 STAGES = ("syntax", "program", "fuse", "plan", "loops")
 
@@ -103,8 +102,23 @@ def read_text(text: str) -> tuple[SourceText, Function, dict[str, Any]]:
                 source=source,
                 span=decorator.span,
             )
-    options = {name: value for d in syntax.decorators for name, value in d.options}
-    return source, syntax, {name: value for name, value in options.items() if name == "fuse"}
+    return source, syntax, _options(syntax, source)
+
+
+def _options(syntax: Function, source: SourceText) -> dict[str, Any]:
+    """Return the options in a text's own decorators.
+
+    Raises:
+        KernelSyntaxError: One is unknown or has a value that it does not take.
+    """
+    found: dict[str, Any] = {}
+    for decorator in syntax.decorators:
+        for name, value in decorator.options if decorator.name.endswith("kernel") else ():
+            found[name] = value
+            problem = fault(name, value)
+            if problem:
+                raise KernelSyntaxError(problem, source=source, span=decorator.span)
+    return found
 
 
 def scope(
@@ -187,11 +201,11 @@ class Machine:
 
     Attributes:
         caller: Binds and launches calls.
-        fuse: The kernel's option.
+        options: The kernel's.
         history: What has been compiled, and for what.
     """
 
-    def __init__(self, definition: Text, fuse: Fuse) -> None:
+    def __init__(self, definition: Text, options: Options) -> None:
         """Set up the kernel of `definition`.
 
         Raises:
@@ -207,7 +221,7 @@ class Machine:
             raise KernelSyntaxError(
                 f"{syntax.name} is a class", hint="a class of DSL functions takes @redlang.monoid"
             )
-        self.fuse: Fuse = fuse
+        self.options = options
         self.history = History()
         self._cuda_compilers: dict[tuple[Program, Device], CudaCompiler] = {}
         names = definition.receiver_names if definition.receiver is not None else None
@@ -264,7 +278,11 @@ class Machine:
         from redlang.ir.normalise import normalise
         from redlang.runtime.compiler import Compiler
 
-        return Compiler(normalise(program), self.fuse, self.history, prove)
+        return Compiler(normalise(program), self.options, self.history, prove)
+
+    def use(self, program: Program, compiler: CudaCompiler) -> None:
+        """Let a compiler of one's own serve a program on its kind of GPU."""
+        self._cuda_compilers[program, compiler.device] = compiler
 
     @property
     def program(self) -> Program:

@@ -418,7 +418,7 @@ def test_kernels_pickle_by_name_and_by_text():
     text = redlang.compile('def f(x: "n") -> "n": return x * k', names={"k": 3}, fuse="never")
     copy = pickle.loads(pickle.dumps(text))
     np.testing.assert_array_equal(copy(X[0]), 3 * X[0])
-    assert copy.fuse == "never"
+    assert copy.options.fuse == "never"
 
 
 def test_kernels_of_main_travel_to_another_process(tmp_path):
@@ -477,8 +477,27 @@ def test_a_macro_is_no_kernel():
 def test_options_are_checked():
     with pytest.raises(ValueError, match="fuse='sometimes'"):
         redlang.kernel(fuse="sometimes")(lambda x: x)  # type: ignore[call-overload]  # the test
-    text = '@redlang.kernel(fuse="never")\ndef f(x: "n") -> "": return sum[n](x)\n'
-    assert redlang.compile(text).fuse == "never"
+    for name, value in (("contract", "f16"), ("rounding", None), ("tune", 1), ("tune", "yes")):
+        with pytest.raises(ValueError, match=f"{name}={value!r}: choose one of"):
+            redlang.kernel(**{name: value})  # type: ignore[call-overload]  # the test
+        with pytest.raises(ValueError, match=f"{name}={value!r}: choose one of"):
+            redlang.compile('def f(x: "n") -> "n": return x', **{name: value})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="fusion"):
+        redlang.kernel(fusion="never")  # type: ignore[call-overload]  # the test
+
+
+def test_the_options_in_a_text_win():
+    text = '@redlang.kernel(fuse="never", tune=True)\ndef f(x: "n") -> "": return sum[n](x)\n'
+    options = redlang.compile(text, fuse="always", rounding="running").options
+    assert (options.fuse, options.rounding, options.tune) == ("never", "running", True)
+
+
+@pytest.mark.parametrize("option", ['fuse="sometimes"', "tune=1", 'fusion="never"', "contract=32"])
+def test_options_in_a_text_are_checked(option):
+    with pytest.raises(redlang.KernelSyntaxError, match="choose one of") as caught:
+        redlang.compile(f'@redlang.kernel({option})\ndef f(x: "n") -> "": return sum[n](x)\n')
+    assert "<string>:1:1" in str(caught.value)
+    assert option.partition("=")[0] in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -519,8 +538,8 @@ def test_explains_each_stage_and_all():
     with pytest.raises(ValueError, match="stage='everything'"):
         kernel.explain("everything")
     assert "def var_0(addresses" in kernel.source("cpu")
-    with pytest.raises(redlang.BackendError, match="'cuda'"):
-        kernel.source("cuda")
+    with pytest.raises(redlang.BackendError, match="'metal'"):
+        kernel.source("metal")
     ((axis, stages),) = kernel.sweeps[0]
     assert axis == "n"
     assert len(stages) >= 2

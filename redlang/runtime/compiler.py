@@ -15,12 +15,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from redlang.codegen.cpu import KernelText, emit
 from redlang.ir.incremental import Sweep
 from redlang.ir.loops import Loops
 from redlang.ir.program import Program
+from redlang.options import Fuse, Options
 from redlang.runtime.cache import BUILDING, DiskCache, digest, disk
 from redlang.runtime.compiled import Code, Found
 from redlang.schedule.choose import Choice, choose_plan, segment_count
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from redlang.algebra.verdicts import StageVerdict
     from redlang.runtime.call import Call
 
-Mode = Literal["auto", "always", "never", "require"]
 Kept = TypeVar("Kept")
 
 logger = logging.getLogger("redlang.compile")
@@ -57,7 +57,7 @@ class Sweeps(Protocol):
         """One verdict for each stage."""
 
 
-Prove: TypeAlias = Callable[[Program, Mode], Sweeps]
+Prove: TypeAlias = Callable[[Program, Fuse], Sweeps]
 """Finds the sweeps of a normalised program."""
 
 
@@ -98,10 +98,10 @@ class Compiler:
     Plans depend on extents, code on plans; whoever has the same program, plan and layout shares it.
     """
 
-    def __init__(self, program: Program, fuse: Mode, history: History, prove: Prove) -> None:
+    def __init__(self, program: Program, options: Options, history: History, prove: Prove) -> None:
         """Compile `program`; `prove` finds its sweeps, `history` notes what was made."""
         self.program = program
-        self.fuse: Mode = fuse
+        self.options = options
         self.history = history
         self.prove = prove
         self._codes: dict[object, Code] = {}
@@ -109,7 +109,7 @@ class Compiler:
     @functools.cached_property
     def derived(self) -> Derived:
         """The sweeps of the program, with their proofs."""
-        return derive(self.program, self.fuse, self.prove)
+        return derive(self.program, self.options.fuse, self.prove)
 
     @functools.cached_property
     def nests(self) -> tuple[tuple[Nest, ...], tuple[Nest, ...]]:
@@ -160,7 +160,8 @@ class Compiler:
     ) -> Code:
         """Return code from memory, from disk, or made."""
         start = time.perf_counter()
-        parts = (repr(self.program), self.fuse, repr(choice.plan), repr(sorted(unit.items())))
+        layout = repr(sorted(unit.items()))
+        parts = (repr(self.program), self.options.fuse, repr(choice.plan), layout)
         key = digest("cpu code", *parts, *versions(), *cpu.fingerprint())
         if key in _CODES:
             return _CODES[key]
@@ -236,7 +237,7 @@ _DERIVED: dict[str, Derived] = {}
 """Derivations of this process, by program and mode."""
 
 
-def derive(program: Program, fuse: Mode, prove: Prove) -> Derived:
+def derive(program: Program, fuse: Fuse, prove: Prove) -> Derived:
     """Return the sweeps of a normalised program, from memory, from disk, or derived.
 
     Raises:

@@ -1,8 +1,8 @@
 """From a normalised program to cubins: plans by shape class, code by plan, both kept on disk.
 
-A call's extents, strides and addresses are reduced to classes first. Plans are made for the classes,
-and code for the plan and what the classes guarantee, so that another length of the same class finds
-everything made.
+A call's extents, strides and addresses are reduced to classes first. Plans are made for the
+classes, and code for the plan and what the classes guarantee, so that another length of the same
+class finds everything made.
 """
 
 from __future__ import annotations
@@ -146,8 +146,11 @@ class CudaCompiler:
         self.device = device
         self._choices: dict[object, Choice] = {}
         self._codes: dict[object, CudaCode] = {}
+        # Code that every call runs, whatever its class: measurements set it.
+        self.forced: CudaCode | None = None
         self.last: CudaCode | None = None
-        self._last_choice: Choice | None = None
+        self.last_choice: Choice | None = None
+        self.last_known: Known | None = None
         program = compiler.program
         self.sizes = {p.name: p.dtype.bytes for p in program.params if isinstance(p, ArrayParam)}
         self.sizes |= {f"result.{i}": r.dtype.bytes for i, r in enumerate(program.results)}
@@ -192,7 +195,8 @@ class CudaCompiler:
         """Return the ranked plans of a class, from memory, from disk, or found."""
         key = (shape, tuple(layout.unit.items()), tuple(layout.alignment.items()))
         if key not in self._choices:
-            parts = (repr(self.compiler.program), self.compiler.fuse, repr(key), repr(self.device))
+            kernel = (repr(self.compiler.program), repr(self.compiler.options))
+            parts = (*kernel, repr(key), repr(self.device))
             name = digest("cuda choice", *parts, *versions())
             store = disk()
             found = unpickled(store, name, Choice)
@@ -205,12 +209,19 @@ class CudaCompiler:
 
     # Code -------------------------------------------------------------------------------------
 
-    def find(self, extents: Mapping[str, int], arrays: Arrays) -> CudaCode:
-        """Return code for a call, from memory, from disk, or made."""
+    def classify(self, extents: Mapping[str, int], arrays: Arrays) -> tuple[Choice, Known]:
+        """Return the ranked plans for a call, and what is known of all calls of its class."""
         shape = self.shape(extents)
         layout = self.layout(shape, arrays, extents)
         choice = self.choice(shape, layout)
-        known = _Known(shape, layout, extents, arrays, self.device)
+        return choice, Known(shape, layout, extents, arrays, self.device)
+
+    def find(self, extents: Mapping[str, int], arrays: Arrays) -> CudaCode:
+        """Return code for a call, from memory, from disk, or made."""
+        if self.forced is not None:
+            return self.forced
+        choice, known = self.classify(extents, arrays)
+        shape = choice.shape
         first = tuple(part for ranked in choice.best for part in ranked.candidate.parts)
         key = (
             shape.exact,
@@ -219,7 +230,7 @@ class CudaCompiler:
         )
         if key not in self._codes:
             self._codes[key] = self._code(choice, known, repr(key), extents)
-        self.last, self._last_choice = self._codes[key], choice
+        self.last, self.last_choice, self.last_known = self._codes[key], choice, known
         self.compiler.history.extents = extents
         return self._codes[key]
 
@@ -228,21 +239,19 @@ class CudaCompiler:
         if self.last is None:
             self.find(extents, cuda_arrays(self.compiler.program, extents))
         assert self.last is not None
-        assert self._last_choice is not None
+        assert self.last_choice is not None
         figures = [
             f"{s.name}: {s.registers} registers, {s.spill_bytes} bytes spilled, "
             f"{s.shared_bytes} bytes shared, {s.occupancy.blocks} blocks an SM"
             for s in kernel_stats(self.last, self.device)
         ]
         name = self.compiler.program.name
-        choice, parts = self._last_choice, self.last.parts
+        choice, parts = self.last_choice, self.last.parts
         return plan_text(name, extents, choice, self.device, parts, figures), self.last.loops
 
-    def _code(
-        self, choice: Choice, known: _Known, key: str, extents: Mapping[str, int]
-    ) -> CudaCode:
+    def _code(self, choice: Choice, known: Known, key: str, extents: Mapping[str, int]) -> CudaCode:
         start = time.perf_counter()
-        parts = (repr(self.compiler.program), self.compiler.fuse, key, self.device.target)
+        parts = (repr(self.compiler.program), repr(self.compiler.options), key, self.device.target)
         name = digest("cuda code", *parts, *versions(), *cuda_versions())
         store = disk()
         sizes = ", ".join(f"{axis}={extent}" for axis, extent in extents.items())
@@ -257,7 +266,7 @@ class CudaCompiler:
         self.compiler.history.note(what, start, compiled=True)
         return made
 
-    def _make(self, choice: Choice, known: _Known) -> CudaCode:
+    def _make(self, choice: Choice, known: Known) -> CudaCode:
         """Compile the best plan of each nest that the compiler does not spill."""
         numbers = [0] * len(choice.ranked)
         refused: list[str] = []
@@ -279,7 +288,7 @@ class CudaCompiler:
                 )
 
     def build(
-        self, chosen: list[Ranked], known: _Known, *, strict: bool = True
+        self, chosen: list[Ranked], known: Known, *, strict: bool = True
     ) -> tuple[CudaCode | None, tuple[int, str] | None]:
         """Compile chosen plans; else return the number of the nest at fault, and why.
 
@@ -353,7 +362,7 @@ def _text(loops: Loops, kernels: list[Kernel], part: Part, classes: Classes) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class Known:
     """What the classes of a call guarantee."""
 
     shape: ShapeClass
