@@ -31,12 +31,20 @@ class MatrixPlan:
             for them: the tile of a looped axis, the padded limit of a resident one.
         stages: Tiles of a looped operand that shared memory holds.
         min_blocks: Blocks that one SM should hold.
+        turns: Whether warp groups issue their products in turn, so that one group's element work
+            runs beside another's products.
+        persistent: Whether as many blocks as the device holds run through all units, so that the
+            next unit's operands arrive while one ends.
+        staged: Whether results leave through shared memory.
     """
 
     rows: tuple[tuple[str, int], ...]
     columns: tuple[tuple[str, int], ...]
     stages: int = 2
     min_blocks: int = 1
+    turns: bool = False
+    persistent: bool = False
+    staged: bool = False
 
     def __post_init__(self) -> None:
         """Check that rows fill warp groups and can be told apart by bits."""

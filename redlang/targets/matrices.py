@@ -10,8 +10,10 @@ from llvmlite import ir
 
 from redlang.schedule.fragments import SharedTile
 from redlang.targets.numba_cuda import types
+from redlang.targets.ptx.barriers import named_arrive, named_barrier, warp_barrier
 from redlang.targets.ptx.calls import body_of
 from redlang.targets.ptx.across import combined, packed_states, state_kinds, states_type
+from redlang.targets.ptx.fragments import stage
 from redlang.targets.ptx.inline import (
     I32,
     Context,
@@ -186,6 +188,8 @@ __all__ = [
     "copy_out",
     "fold",
     "larger",
+    "named_arrive",
+    "named_barrier",
     "opaque",
     "operand",
     "power_of_two",
@@ -194,7 +198,9 @@ __all__ = [
     "release_registers",
     "shared_base",
     "shared_written",
+    "stage",
     "wait",
+    "warp_barrier",
     "warp_uniform",
     "zeros",
 ]

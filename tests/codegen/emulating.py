@@ -22,6 +22,8 @@ from redlang.schedule import fragments
 from redlang.targets.ptx import access as shapes
 
 LANES = 32
+PERSISTENT = 2
+"""Blocks of a kernel whose blocks run through several units."""
 STORED = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
 STORED |= {"i64": np.int64, "i32": np.int32, "bool": np.bool_}
 KINDS = {"f32": np.float32, "f64": np.float64, "i64": np.int64, "i32": np.int32, "u32": np.uint32}
@@ -54,6 +56,7 @@ class Machine:
         self.copies = {}
         self.thread = None
         self.block = 0
+        self.blocks = 1
         self.first_thread = 0
         self.taken = {}
 
@@ -100,6 +103,37 @@ class Machine:
             for place, bits in enumerate(elements):
                 at = target + tile.address(line, place)
                 self.shared[at : at + 2] = np.array([bits]).view(np.uint8)
+
+    def copy_out(self, rank):
+        def copy(source, tensor_map, whether, *places):
+            assert len(places) == rank
+            start = int(np.asarray(source).flat[0])
+            data, spec = tensor_map
+            lines = math.prod(spec.box[1:])
+            tile = fragments.SharedTile(lines, spec.span // 2, True, spec.span)
+            first = [int(np.asarray(place).flat[0]) for place in places[::-1]]
+            for line, at in enumerate(itertools.product(*map(range, spec.box[:0:-1]))):
+                for place in range(spec.box[0]):
+                    index = tuple(x + y for x, y in zip(first, (*at, place), strict=True))
+                    if all(0 <= i < n for i, n in zip(index, data.shape, strict=True)):
+                        byte = start + tile.address(line, place)
+                        data[index] = self.shared[byte : byte + 2].view(data.dtype)[0]
+
+        return copy
+
+    def stage(self, dtype, columns, tile, *, rows_first=True):
+        def write(start, values):
+            for block, half, x in itertools.product(range(columns // 8), (0, 1), (0, 1)):
+                place = fragments.Place(half, block, x)
+                found = lanes_of(values[place.index(columns, rows_first=rows_first)])
+                for lane in range(LANES):
+                    at = int(lanes_of(start)[lane]) + tile.address(
+                        place.row(lane), place.column(lane)
+                    )
+                    bits = found[lane].astype(STORED[dtype])
+                    self.shared[at : at + 2] = np.array([bits]).view(np.uint8)
+
+        return write
 
     def element(self, tile, start, line, place, dtype):
         at = start + tile.address(line, place)
@@ -214,7 +248,7 @@ class Tiles:
         self.Access, self.Along, self.Guard = shapes.Access, shapes.Along, shapes.Guard
         self.SharedTile = fragments.SharedTile
         self.product, self.operand = machine.product, machine.operand
-        self.copy_in = machine.copy_in
+        self.copy_in, self.copy_out, self.stage = machine.copy_in, machine.copy_out, machine.stage
         self.barrier_wait, self.barrier_expect = machine.wait, machine.expect
 
     class Product:
@@ -317,6 +351,8 @@ class Tiles:
     def barrier(self):
         """Nothing waits."""
 
+    copies_read = copies_commit = shared_written = warp_barrier = lambda self: None
+    named_barrier = named_arrive = lambda self, number, threads: None
     barrier_begin = barriers_begun = barrier_arrive = lambda self, *given: None
     release_registers = claim_registers = lambda self, count: lambda: None
     opaque = lambda self, address: int(np.asarray(address).flat[0])  # noqa: E731
@@ -430,6 +466,10 @@ class _Cuda:
     def blockIdx(self):  # noqa: N802
         return self._Index(self.machine.block)
 
+    @property
+    def gridDim(self):  # noqa: N802
+        return self._Index(self.machine.blocks)
+
 
 def run(text, program, arrays, results, extents, scalars=None):
     """Run a matrix kernel.
@@ -459,7 +499,11 @@ def run(text, program, arrays, results, extents, scalars=None):
         match parameter:
             case TensorMap(array=name, dims=dims):
                 order = [axes[name].index(axis) for axis in dims[::-1]]
-                given.append((np.transpose(everything[name], order), parameter))
+                array = everything[name]
+                if name.startswith("result."):
+                    raw = memory[addresses[name] : addresses[name] + array.nbytes]
+                    array = raw.view(array.dtype).reshape(array.shape)
+                given.append((np.transpose(array, order), parameter))
             case Address(name):
                 given.append(np.int64(addresses[name]))
             case Extent(axis):
@@ -472,7 +516,8 @@ def run(text, program, arrays, results, extents, scalars=None):
                 given.append(KINDS[code](scalars[name]))
     kernel = _executed(text, machine)
     units = math.prod(-(-extents[axis] // tile) for axis, tile in text.grid)
-    for block in range(units):
+    machine.blocks = min(units, PERSISTENT) if text.persistent else units
+    for block in range(machine.blocks):
         machine.block = block
         machine.copies.clear()
         producer = (text.threads - 1) // 128 * 128

@@ -208,7 +208,7 @@ class Unit:
     def store(self, statement: Store) -> None:
         """Round and store a tile."""
         memory = self.frame.memories[statement.target]
-        value = _rounded(statement.value, memory)
+        value = rounded(statement.value, memory)
         type_ = Type(compute_type(memory.dtype), statement.axes)
         tile = self._over(value, type_)
         self.accesses.store(memory, statement.axes, tile, self.lead(statement.axes))
@@ -362,7 +362,7 @@ def changing_names(body: Sequence[Statement]) -> frozenset[str]:
     return frozenset(changing | {name for name, times in seen.items() if times > 1})
 
 
-def _rounded(value: Expr, memory: Memory) -> Expr:
+def rounded(value: Expr, memory: Memory) -> Expr:
     """Return a value in the compute type of the memory that it is stored to."""
     target = compute_type(memory.dtype)
     if value.type.dtype is target:

@@ -8,9 +8,11 @@ row reductions, masks and what follows the loops come from the statements.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from redlang.codegen.arguments import Extent
+from redlang.codegen.cuda.frame import Value
 from redlang.codegen.cuda.kernel_text import Classes
 from redlang.codegen.cuda.matrix_consumer import Consumer
 from redlang.codegen.cuda.matrix_masks import Bounds, greatest, least, tile_bounds
@@ -23,14 +25,15 @@ from redlang.codegen.cuda.matrix_roles import (
     inlined_conditions,
     unsuited,
 )
+from redlang.codegen.cuda.matrix_stores import staging_bytes
 from redlang.codegen.cuda.matrix_text import MatrixText
 from redlang.ir import walk
 from redlang.ir.loops import Kernel, Loop, Loops, Statement
-from redlang.ir.program import Expr, Ref
-from redlang.ir.types import I64, Type
+from redlang.ir.program import Expr
 from redlang.schedule.matrices import GROUP_THREADS, MatrixPlan
 
 PRODUCER_REGISTERS = 24
+WARPS = GROUP_THREADS // 32
 _BLOCK_REGISTERS = 65536
 # Half of the smallest L2 that matters: what the blocks at work read again should stay there.
 _L2_BYTES = 24 << 20
@@ -68,23 +71,36 @@ class _Emitter:
     def run(self) -> MatrixText:
         """Write preamble, producer and consumers."""
         frame, consumer = self.frame, self.consumer
-        operands = list(_operands(self.works.values()))
+        operands = list(dict.fromkeys(_operands(self.works.values())))
         consumer.works = self.works
-        consumer.shared = share(operands, self.plan.stages, frame.module.names)
-        with frame.scope([]) as preamble:
-            self._block_ranges()
-            consumer.ends = {id(loop): self._ends(loop) for loop in self.loops}
-            with frame.scope(consumer.unit_axes()) as body:
-                consumer.ranges()
-                self._wait_for_whole(operands)
-                consumer.run(self.kernel.body)
-        return self._assembled(preamble.lines, self._producer(operands), body.lines)
+        consumer.last_reads = self._last_reads()
+        staging = staging_bytes(consumer.staged) * self.plan.groups * WARPS
+        consumer.shared = share(operands, self.plan.stages, staging, frame.module.names)
+        with frame.scope([]) as constants:
+            with frame.scope([]) as unit:
+                self._block_ranges()
+                consumer.ends = {id(loop): self._ends(loop) for loop in self.loops}
+                with frame.scope(consumer.unit_axes()) as body:
+                    consumer.ranges()
+                    self._wait_for_whole(operands)
+                    consumer.run(self.kernel.body)
+        producer = [*unit.lines, *self._producer(operands)]
+        return self._assembled(constants.lines, producer, [*unit.lines, *body.lines])
+
+    def _last_reads(self) -> dict[Operand, Loop]:
+        """Return the last loop that reads each operand that the whole unit uses."""
+        found: dict[Operand, Loop] = {}
+        for loop in self.loops:
+            for operand in _operands([self.works[id(loop)]]):
+                if operand.loop is None:
+                    found[operand] = loop
+        return found
 
     # The block's tile -------------------------------------------------------------------------
 
     def _block_ranges(self) -> None:
         frame = self.frame
-        frame.line("unit = i32(cuda.blockIdx.x)")
+        frame.line("unit = i32(number)")
         graded = self._graded()
         axes = [(g.axis, g.tile) for g in self.kernel.grid]
         if graded is not None and len(axes) > 1:
@@ -163,7 +179,6 @@ class _Emitter:
 
     def _of_block(self, some: Expr) -> Expr:
         """Return a test with the ends of the block's tile in place of the warp's."""
-        frame = self.frame
         for axis, tile in self.plan.rows:
             for end in ("first", "last"):
                 if f"{axis}.{end}" in walk.refs(some):
@@ -179,12 +194,9 @@ class _Emitter:
                     if f"{grid.axis}.{end}" in walk.refs(some):
                         self._define_end(grid.axis, grid.tile, end)
                         names[f"{grid.axis}.{end}"] = f"{grid.axis}.block.{end}"
-        del frame
         return walk.rename(some, names)
 
     def _define_end(self, axis: str, tile: int, end: str) -> None:
-        from redlang.codegen.cuda.frame import Value  # noqa: PLC0415
-
         frame = self.frame
         first = frame.block_first(axis)
         name = f"{axis}.block.{end}"
@@ -201,21 +213,22 @@ class _Emitter:
     # Roles ------------------------------------------------------------------------------------
 
     def _wait_for_whole(self, operands: Sequence[Operand]) -> None:
-        """Begin the rings; wait for operands that the whole unit uses."""
-        frame = self.frame
-        for ring in self.consumer.shared.rings.values():
-            for line in ring.begin():
-                frame.line(line)
-        for operand in dict.fromkeys(operands):
+        """Wait for operands that the whole unit uses."""
+        for operand in operands:
             if operand.loop is None:
                 ring = self.consumer.shared.rings[operand]
-                frame.line(f"w.barrier_wait({ring.full_barrier()}, {ring.parity})")
+                self.frame.line(f"w.barrier_wait({ring.full_barrier()}, {ring.parity})")
+
+    def _begin_rings(self) -> list[str]:
+        rings = self.consumer.shared.rings.values()
+        return [line for ring in rings for line in ring.begin()]
 
     def _producer(self, operands: Sequence[Operand]) -> list[str]:
+        """Return the lines with which the producer fills rings for one unit."""
         frame = self.frame
         rings = self.consumer.shared.rings
-        lines = [line for ring in rings.values() for line in ring.begin()]
-        for operand in dict.fromkeys(operands):
+        lines = []
+        for operand in operands:
             if operand.loop is None:
                 lines += fill_ring(frame, rings[operand], None)
         for loop in self.loops:
@@ -228,8 +241,30 @@ class _Emitter:
             lines.append(f"    {first} = {first} + {loop.tile}")
         return lines
 
+    def _each_unit(self, lines: Sequence[str]) -> list[str]:
+        """Return lines that run once, or for each unit of a block that has several.
+
+        Blocks take units back and forth, so that no block has the heaviest of every round.
+        """
+        block = "i64(cuda.blockIdx.x)"
+        if not self.plan.persistent:
+            return [f"number = {block}", *lines]
+        units = " * ".join(f"i64({self._tiles(g.axis, g.tile)})" for g in self.kernel.grid)
+        return [
+            f"units = {units or 'i64(1)'}",
+            "blocks = i64(cuda.gridDim.x)",
+            "round_start = i64(0)",
+            f"place = {block}",
+            "number = place",
+            "while round_start < units:",
+            *indented(["if number < units:", *indented(lines)]),
+            "    round_start = round_start + blocks",
+            "    place = blocks - 1 - place",
+            "    number = round_start + place",
+        ]
+
     def _assembled(
-        self, preamble: Sequence[str], producer: Sequence[str], consumer: Sequence[str]
+        self, constants: Sequence[str], producer: Sequence[str], consumer: Sequence[str]
     ) -> MatrixText:
         frame, plan = self.frame, self.plan
         release, claim = [], []
@@ -237,9 +272,14 @@ class _Emitter:
             given = frame.module.declare("give", f"w.release_registers({PRODUCER_REGISTERS})")
             taken = frame.module.declare("take", f"w.claim_registers({consumer_registers(plan)})")
             release, claim = [f"{given}()"], [f"{taken}()"]
+        producing = [*self._begin_rings(), *self._each_unit(producer)]
+        consuming = [*self._begin_rings(), *self.consumer.first_turn(), *self._each_unit(consumer)]
+        if self.consumer.staged:
+            # Shared memory is the block's until the last copy has read it.
+            consuming.append("w.copies_read()")
         lines = [
             "shared = w.shared_base()",
-            *preamble,
+            *constants,
             "if i32(cuda.threadIdx.x) == i32(0):",
             *indented(self.consumer.shared.begin(plan.groups)),
             "t.barrier()",
@@ -247,11 +287,11 @@ class _Emitter:
             f"if group == i32({plan.groups}):",
             *indented(release),
             f"    if i32(cuda.threadIdx.x) == i32({plan.groups * GROUP_THREADS}):",
-            *indented(indented(producer)),
+            *indented(indented(producing)),
             "else:",
             *indented(claim),
             "    leads = i32((i32(cuda.threadIdx.x) & i32(127)) == i32(0))",
-            *indented(consumer),
+            *indented(consuming),
         ]
         names = ", ".join(frame.parameters.values())
         body = [f"def {frame.entry}({names}):", *indented(lines)]
@@ -264,6 +304,7 @@ class _Emitter:
             shared_bytes=self.consumer.shared.bytes + frame.shared_bytes,
             grid=tuple((grid.axis, grid.tile) for grid in self.kernel.grid),
             path="wgmma",
+            persistent=plan.persistent,
         )
 
 
@@ -273,7 +314,7 @@ def consumer_registers(plan: MatrixPlan) -> int:
     return min(240, rest // plan.groups // 8 * 8)
 
 
-def _operands(works: Sequence[LoopWork] | Iterator[LoopWork]) -> Iterator[Operand]:
+def _operands(works: Iterable[LoopWork]) -> Iterator[Operand]:
     for work in works:
         for product in work.products:
             if product.left is not None:
@@ -283,8 +324,6 @@ def _operands(works: Sequence[LoopWork] | Iterator[LoopWork]) -> Iterator[Operan
 
 def _with_conditions(kernel: Kernel) -> Kernel:
     """Return a kernel whose loops test conditions where they are used."""
-    from dataclasses import replace  # noqa: PLC0415
-
     body: list[Statement] = []
     for statement in kernel.body:
         if isinstance(statement, Loop):
@@ -298,6 +337,3 @@ def _with_words(source: str) -> str:
     """Return a module's text with the words of matrix tiles."""
     line = "from redlang.targets import tiles as t\n"
     return source.replace(line, "from redlang.targets import matrices as w\n" + line, 1)
-
-
-__all__ = ["Ref", "Type", "I64", "emit"]

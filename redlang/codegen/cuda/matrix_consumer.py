@@ -3,8 +3,8 @@
 A loop's tiles are software-pipelined. While the tensor core multiplies the last tile's computed
 operands, the next tile's first products are already issued and its element work begins:
 
-    issue heads of tile j; move accumulators; issue tails of tile j - 1
-    wait for heads; element work of tile j; wait for tails; pack computed operands
+    issue heads of tile j; issue tails of tile j - 1; wait for heads; element work of tile j;
+    wait for tails; move accumulators; pack computed operands
 
 The first tile has no tails before it and the last one has its own after the loop.
 """
@@ -16,22 +16,23 @@ from dataclasses import dataclass, field
 
 from redlang.codegen.arguments import Extent
 from redlang.codegen.cuda.access import Accesses
-from redlang.codegen.cuda.elements import Unit
+from redlang.codegen.cuda.elements import Unit, rounded
 from redlang.codegen.cuda.frame import Value
 from redlang.codegen.cuda.kernel_text import Classes
 from redlang.codegen.cuda.matrix_fills import POSITIVE, Filling, Use, filling, kind_of
 from redlang.codegen.cuda.matrix_frame import MatrixFrame
 from redlang.codegen.cuda.matrix_masks import Bounds, greatest, index_bounds, least
 from redlang.codegen.cuda.matrix_memory import SharedPlan
-from redlang.codegen.cuda.matrix_roles import LoopWork, Multiply, unsuited
+from redlang.codegen.cuda.matrix_roles import LoopWork, Multiply, Operand, unsuited
+from redlang.codegen.cuda.matrix_stores import staged_results, staging_bytes
 from redlang.codegen.cuda.matrix_weights import Power, with_powers
 from redlang.codegen.cuda.reducing import Folds, conjunction
 from redlang.codegen.cuda.values import Operands, Values, constant
 from redlang.ir import walk
 from redlang.ir.build import Builder
-from redlang.ir.loops import Combine, Compute, Contract, Fold, Kernel, Loop, Loops, Statement
+from redlang.ir.loops import Combine, Compute, Contract, Fold, Kernel, Loop, Loops, Statement, Store
 from redlang.ir.program import Apply, Expr, Literal, Ref
-from redlang.ir.types import F32, I64, Type
+from redlang.ir.types import F32, I64, Type, compute_type
 from redlang.schedule import tidy
 from redlang.schedule.bounds import certain
 from redlang.schedule.fragments import STEP, SharedTile
@@ -39,10 +40,12 @@ from redlang.schedule.matrices import MatrixPlan
 
 _JOINS = {"sum": "a + b", "max": "maximum(a, b)", "min": "minimum(a, b)"}
 _QUAD = (1, 2)
+_TURNS = 1
+"""The named barrier of the first group's turn; the others follow, 0 is the block's."""
 
 
 @dataclass(slots=True)
-class Loop_:
+class LoopText:
     """What the consumer knows of a loop while it writes it."""
 
     statement: Loop
@@ -79,9 +82,11 @@ class Consumer(Unit):
         self.rows = tuple(axis for axis, _ in plan.rows)
         self.builder = Builder(frame.order)
         self.works: dict[int, LoopWork] = {}
-        self.shared = SharedPlan({}, 0)
+        self.shared = SharedPlan({}, 0, 0)
         self.ends: dict[int, tuple[str, str]] = {}
-        self.current: Loop_ | None = None
+        self.last_reads: dict[Operand, Loop] = {}
+        self.staged = staged_results(loops, kernel, plan, classes)
+        self.current: LoopText | None = None
 
     # The unit ---------------------------------------------------------------------------------
 
@@ -108,8 +113,19 @@ class Consumer(Unit):
 
     # Products ---------------------------------------------------------------------------------
 
+    def await_operands(self, products: Sequence[Multiply]) -> None:
+        """Wait for the tiles that products read."""
+        for operand in self._looped(products):
+            ring = self.shared.rings[operand]
+            self.frame.line(f"w.barrier_wait({ring.full_barrier()}, {ring.parity})")
+
+    def _looped(self, products: Sequence[Multiply]) -> list[Operand]:
+        """Return the operands of products that are copied for each tile of their loop."""
+        operands = [o for p in products for o in (p.left, p.right) if o is not None]
+        return [operand for operand in dict.fromkeys(operands) if operand.loop is not None]
+
     def issue(self, product: Multiply) -> None:
-        """Wait for a product's operands and issue it."""
+        """Issue a product whose operands have arrived."""
         frame = self.frame
         contract = product.contract
         width = self.matrix.width(product.column)
@@ -124,8 +140,6 @@ class Consumer(Unit):
             parts.append(f"left={tile_text(product.left.tile)}")
             offset = product.left.tile.group_offset(1)
             arguments.append(f"w.opaque({ring.tile()} + group * {offset})")
-            if ring.operand.loop is not None:
-                frame.line(f"w.barrier_wait({ring.full_barrier()}, {ring.parity})")
         else:
             arguments.append(self._packed_name(product))
         if contract.accumulate:
@@ -136,8 +150,6 @@ class Consumer(Unit):
         if not rows_first:
             parts.append("rows_first=False")
         arguments.append(f"w.opaque({right.tile()})")
-        if right.operand.loop is not None:
-            frame.line(f"w.barrier_wait({right.full_barrier()}, {right.parity})")
         make = frame.module.declare("product", f"w.product({', '.join(parts)}))")
         variable = frame.module.names.of("value", contract.name)
         self.variables.add(variable)
@@ -175,13 +187,48 @@ class Consumer(Unit):
     def release(self, products: Sequence[Multiply]) -> None:
         """Give the tiles that products have read back to the producer."""
         frame = self.frame
-        for operand in dict.fromkeys(o for p in products for o in (p.left, p.right)):
-            if operand is None or operand.loop is None:
-                continue
+        for operand in self._looped(products):
             ring = self.shared.rings[operand]
             frame.line(f"w.barrier_arrive({ring.empty_barrier()}, leads)")
             for line in ring.advance():
                 frame.line(line)
+
+    # Results ----------------------------------------------------------------------------------
+
+    def store(self, statement: Store) -> None:
+        """Store a tile: a fragment of 16-bit elements through shared memory where that works."""
+        staged = self.staged.get(statement.target)
+        if staged is None:
+            super().store(statement)
+            return
+        frame = self.frame
+        memory = frame.memories[statement.target]
+        value = self._over(
+            rounded(statement.value, memory), Type(compute_type(memory.dtype), statement.axes)
+        )
+        name = frame.parameter(staged.map)
+        columns = self.matrix.width(staged.column)
+        rows_first = "" if self._rows_first(staged.column) else ", rows_first=False"
+        text = f'w.stage("{memory.dtype}", {columns}, {tile_text(staged.tile)}{rows_first})'
+        stage = frame.module.declare("stage", text)
+        copy = frame.module.declare("copy_out", f"w.copy_out({len(staged.map.dims)})")
+        own = f"(i32(cuda.threadIdx.x) >> i32(5)) * {staging_bytes(self.staged)}"
+        start = frame.module.names.fresh("staging")
+        frame.line(f"{start} = shared + {self.shared.staging} + {own}")
+        frame.line("w.copies_read()")
+        frame.line("w.warp_barrier()")
+        frame.line(f"{stage}({start}, {value.text})")
+        frame.line("w.shared_written()")
+        frame.line("w.warp_barrier()")
+        tile = staged.tile
+        for block in range(-(-columns // tile.width)):
+            places = [frame.first(axis) for axis in staged.map.dims]
+            if block:
+                places[0] = f"{places[0]} + {block * tile.width}"
+            source = f"{start} + {block * tile.block_bytes}" if block else start
+            lead = "i32((i32(cuda.threadIdx.x) & i32(31)) == i32(0))"
+            frame.line(f"{copy}({source}, {name}, {lead}, {', '.join(places)})")
+        frame.line("w.copies_commit()")
 
     # Loops ------------------------------------------------------------------------------------
 
@@ -205,16 +252,16 @@ class Consumer(Unit):
                 self._elements(loop)
                 self._next(loop, first)
             self._block(f"while {first} < {stop}:", scope.lines)
+            self.release_whole(statement)
         self._whole_states(loop)
         self.current = None
 
-    def _pipelined(self, loop: Loop_, written: frozenset[str], first: str, stop: str) -> None:
+    def _pipelined(
+        self, loop: LoopText, written: frozenset[str], first: str, stop: str
+    ) -> None:
         frame = self.frame
         heads = [p.contract.name for p in loop.work.heads]
-        late = [t for t in loop.work.tails if isinstance(t, Multiply)]
-        moved = list(dict.fromkeys(p.contract.name for p in late))
-        carried = self._carried(loop)
-        self.changing |= carried
+        late = loop.work.late
         with frame.scope([]) as outer:
             with frame.scope([loop.axis], written) as scope:
                 self._heads(loop)
@@ -222,33 +269,79 @@ class Consumer(Unit):
                     self.wait(0, heads)
                 self.release(loop.work.heads)
                 self._elements(loop)
+                self._moves(loop)
                 for product in late:
                     self.pack(product)
                 self._next(loop, first)
-                kept = {name: frame.lookup(name) for name in carried}
             for line in scope.lines:
                 frame.line(line)
-            for name, value in kept.items():
-                assert value is not None, name
-                frame.define(name, value)
             with frame.scope([loop.axis], written) as scope:
-                self._heads(loop)
-                self._tails(loop)
+                self.await_operands([*loop.work.heads, *late])
+                self._take_turn()
+                for product in loop.work.products:
+                    self.issue(product)
+                self._pass_turn()
                 if heads:
                     self.wait(len(late), heads)
                 self.release(loop.work.heads)
                 self._elements(loop)
                 operands = [name for p in late if (name := self._fragment_name(p.rows))]
-                self.wait(0, [*moved, *dict.fromkeys(operands)])
+                moved = [p.contract.name for p in late]
+                self.wait(0, list(dict.fromkeys([*moved, *operands])))
                 self.release(late)
+                self._moves(loop)
                 for product in late:
                     self.pack(product)
                 self._next(loop, first)
             self._block(f"while {first} < {stop}:", scope.lines)
-            self._tails(loop)
-            self.wait(0, moved)
+            self.release_whole(loop.statement)
+            self.await_operands(late)
+            for product in late:
+                self.issue(product)
+            self.wait(0, list(dict.fromkeys(p.contract.name for p in late)))
             self.release(late)
         self._block(f"if {first} < {stop}:", outer.lines)
+        with frame.scope([]) as nothing:
+            self.release_whole(loop.statement)
+        if nothing.lines:
+            self._block("else:", nothing.lines)
+
+    def _take_turn(self) -> None:
+        """Wait until the group before this one has issued its products."""
+        if self.matrix.turns:
+            self.frame.line("w.named_barrier(own_turn, u32(256))")
+
+    def _pass_turn(self) -> None:
+        """Let the next group issue its products."""
+        if self.matrix.turns:
+            self.frame.line("w.named_arrive(next_turn, u32(256))")
+
+    def first_turn(self) -> list[str]:
+        """Return lines that number the turns and let the first group begin."""
+        if not self.matrix.turns:
+            return []
+        groups = self.matrix.groups
+        return [
+            f"own_turn = u32(group + i32({_TURNS}))",
+            f"next_turn = u32((group + i32(1)) % i32({groups}) + i32({_TURNS}))",
+            "if group == i32(0):",
+            "    w.named_arrive(own_turn, u32(256))",
+        ]
+
+    def release_whole(self, statement: Loop) -> None:
+        """Give tiles back that a unit reads in no later loop."""
+        for operand, last in self.last_reads.items():
+            if last is statement:
+                ring = self.shared.rings[operand]
+                self.frame.line(f"w.barrier_arrive({ring.empty_barrier()}, leads)")
+                for line in ring.advance():
+                    self.frame.line(line)
+
+    def _moves(self, loop: LoopText) -> None:
+        """Move accumulators to the new values of what they were computed under."""
+        for tail in loop.work.tails:
+            if not isinstance(tail, Multiply):
+                self.statement(tail)
 
     def _block(self, head: str, lines: Sequence[str]) -> None:
         self.frame.line(head)
@@ -258,17 +351,7 @@ class Consumer(Unit):
     def _fragment_name(self, expr: Expr) -> str | None:
         return expr.name if isinstance(expr, Ref) else None
 
-    def _carried(self, loop: Loop_) -> frozenset[str]:
-        """Return what tails read of the element work of their own tile."""
-        made = frozenset[str]().union(
-            *(_writes(s) for s in loop.elements),
-        )
-        read = frozenset[str]().union(
-            *(tidy.reads(t) for t in loop.work.tails if not isinstance(t, Multiply))
-        )
-        return made & read
-
-    def _prepared(self, statement: Loop, work: LoopWork) -> Loop_:
+    def _prepared(self, statement: Loop, work: LoopWork) -> LoopText:
         elements = with_powers(work.elements, self.builder, self.is_fragment)
         uses: list[Use] = [
             s for s in elements if isinstance(s, Fold) and statement.axis in s.over
@@ -281,25 +364,19 @@ class Consumer(Unit):
         sources = [p.contract.name for p in work.heads if varies_type(p.contract, statement.axis)]
         counted = tuple(use for use in uses if not _is_plain(use))
         found = filling(elements, counted, sources, varies)
-        return Loop_(statement, work, elements, found, counted)
+        return LoopText(statement, work, elements, found, counted)
 
-    def _heads(self, loop: Loop_) -> None:
+    def _heads(self, loop: LoopText) -> None:
+        self.await_operands(loop.work.heads)
         for product in loop.work.heads:
             self.issue(product)
 
-    def _tails(self, loop: Loop_) -> None:
-        for tail in loop.work.tails:
-            if isinstance(tail, Multiply):
-                self.issue(tail)
-            else:
-                self.statement(tail)
-
-    def _next(self, loop: Loop_, first: str) -> None:
+    def _next(self, loop: LoopText, first: str) -> None:
         self.frame.line(f"{first} = {first} + {loop.statement.tile}")
 
     # Element work -----------------------------------------------------------------------------
 
-    def _elements(self, loop: Loop_) -> None:
+    def _elements(self, loop: LoopText) -> None:
         self._fill(loop)
         for statement in loop.elements:
             if isinstance(statement, Power):
@@ -313,7 +390,7 @@ class Consumer(Unit):
                 self.statement(statement)
         self._test_operands(loop)
 
-    def _fill(self, loop: Loop_) -> None:
+    def _fill(self, loop: LoopText) -> None:
         """Overwrite what is absent, in tiles that have absent elements."""
         condition = loop.filling.condition
         whole = self._whole(loop.axis, condition)
@@ -324,7 +401,7 @@ class Consumer(Unit):
                 self._overwrite(loop.axis, fill.name, fill.value, condition)
         self._block(f"if not {whole}:", scope.lines)
 
-    def _test_operands(self, loop: Loop_) -> None:
+    def _test_operands(self, loop: LoopText) -> None:
         """Put zeros into computed operands of products where no fill does."""
         for place, use in enumerate(loop.uses):
             if not isinstance(use, Contract) or place not in loop.filling.tested:
@@ -467,7 +544,7 @@ class Consumer(Unit):
         make = frame.module.declare("quad", f"t.lanes({joined}, {count}, {_QUAD})")
         return self.values.assign("all", f"{make}({value.text})", value.axes, "f32", frame.depth)
 
-    def _lane_state(self, loop: Loop_, statement: Fold) -> str | None:
+    def _lane_state(self, loop: LoopText, statement: Fold) -> str | None:
         """Return the state that adds up a fold's results, if lanes may keep their own parts.
 
             t = sum(...); s' = s * factor; s = s' + t
@@ -506,7 +583,7 @@ class Consumer(Unit):
             and made[0].value.value == 0
         )
 
-    def _whole_states(self, loop: Loop_) -> None:
+    def _whole_states(self, loop: LoopText) -> None:
         """Join what the lanes of a quad kept of states."""
         for state, joined in loop.partial.items():
             value = self.frame.lookup(state)
@@ -514,7 +591,7 @@ class Consumer(Unit):
             found = self._over_quad(joined, value)
             self.frame.line(f"{value.text} = {found.text}")
 
-    def _existence(self, loop: Loop_, statement: Fold) -> None:
+    def _existence(self, loop: LoopText, statement: Fold) -> None:
         """Write whether a row has an element in the tile that takes part."""
         frame = self.frame
         b = self.builder
@@ -542,10 +619,6 @@ class Consumer(Unit):
 def varies_type(contract: Contract, axis: str) -> bool:
     """Say whether a product's result has the loop's axis."""
     return axis in contract.type.axes
-
-
-def _writes(statement: Statement | Power) -> frozenset[str]:
-    return frozenset({statement.name}) if isinstance(statement, Power) else tidy.writes(statement)
 
 
 def _is_plain(use: Use) -> bool:

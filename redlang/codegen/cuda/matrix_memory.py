@@ -83,10 +83,12 @@ class SharedPlan:
 
     Attributes:
         rings: By operand.
+        staging: Where results leave from: a part for each warp.
         bytes: Dynamic shared memory of a block.
     """
 
     rings: dict[Operand, Ring]
+    staging: int
     bytes: int
 
     def begin(self, groups: int) -> list[str]:
@@ -100,14 +102,15 @@ class SharedPlan:
         return [*lines, "w.barriers_begun()"]
 
 
-def share(operands: Iterable[Operand], stages: int, names: Names) -> SharedPlan:
-    """Lay out shared memory: whole-unit operands once, looped ones in rings."""
+def share(
+    operands: Iterable[Operand], stages: int, staging_bytes: int, names: Names
+) -> SharedPlan:
+    """Lay out shared memory: whole-unit operands once, looped ones in rings, then results."""
     rings: dict[Operand, Ring] = {}
     distinct = list(dict.fromkeys(operands))
     counts = [1 if operand.loop is None else stages for operand in distinct]
-    barriers = sum(
-        count * operand.tile.bytes for operand, count in zip(distinct, counts, strict=True)
-    )
+    staging = sum(n * operand.tile.bytes for operand, n in zip(distinct, counts, strict=True))
+    barriers = staging + staging_bytes
     start = 0
     for operand, count in zip(distinct, counts, strict=True):
         assert operand.tile.bytes % _TILE_ALIGNMENT == 0, operand
@@ -116,4 +119,4 @@ def share(operands: Iterable[Operand], stages: int, names: Names) -> SharedPlan:
         rings[operand] = Ring(operand, name, count, start, full, empty)
         start += count * operand.tile.bytes
         barriers += 2 * count * _BARRIER_BYTES
-    return SharedPlan(rings, barriers)
+    return SharedPlan(rings, staging, barriers)

@@ -109,7 +109,12 @@ class LoopWork:
     @property
     def products(self) -> tuple[Multiply, ...]:
         """Return all products, in order."""
-        return (*self.heads, *(t for t in self.tails if isinstance(t, Multiply)))
+        return (*self.heads, *self.late)
+
+    @property
+    def late(self) -> tuple[Multiply, ...]:
+        """Return the products of computed operands."""
+        return tuple(t for t in self.tails if isinstance(t, Multiply))
 
 
 class Roles:

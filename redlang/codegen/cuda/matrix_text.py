@@ -47,6 +47,8 @@ class MatrixText:
         path: What computes the products: `wgmma`.
         units: Units a block.
         segments: The pseudo axis that numbers the blocks which share a unit, or empty.
+        persistent: Whether a block runs through several units: then no more blocks are launched
+            than the device holds at once.
     """
 
     entry: str
@@ -59,6 +61,7 @@ class MatrixText:
     path: str
     units: int = 1
     segments: str = ""
+    persistent: bool = False
 
     @property
     def kinds(self) -> tuple[str, ...]:

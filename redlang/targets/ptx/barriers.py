@@ -30,6 +30,11 @@ named_barrier = instruction(
 )
 """`named_barrier(number, threads)`: wait for `threads` threads that name the same barrier."""
 
+named_arrive = instruction(
+    "named_arrive", "void", ("u32", "u32"), "bar.arrive $0, $1;", f"r,r,{_MEMORY}", effect=True
+)
+"""`named_arrive(number, threads)`: count as one of the threads of a barrier, without waiting."""
+
 warp_barrier = instruction("warp_barrier", "void", (), "bar.warp.sync -1;", _MEMORY, effect=True)
 """Wait for the lanes of the warp."""
 

@@ -31,11 +31,18 @@ def copy_in(rank: int) -> Intrinsic:
 
 
 def copy_out(rank: int) -> Intrinsic:
-    """Return `copy(source, map, c0, ...)`: start a copy of one box from shared memory."""
-    places = ", ".join(f"${number + 2}" for number in range(rank))
-    text = f"cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [$1, {{{places}}}], [$0];"
-    kinds = ("u32", "u64", *["i32"] * rank)
-    constraints = ",".join(["r", "l", *["r"] * rank, _MEMORY])
+    """Return `copy(source, map, whether, c0, ...)`: start a copy of one box from shared memory.
+
+    Only threads whose `whether` is not 0 start one; what lies outside the array stays.
+    """
+    places = ", ".join(f"${number + 3}" for number in range(rank))
+    text = (
+        "{ .reg .pred p; setp.ne.b32 p, $2, 0; "
+        f"@p cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group "
+        f"[$1, {{{places}}}], [$0]; }}"
+    )
+    kinds = ("u32", "u64", "i32", *["i32"] * rank)
+    constraints = ",".join(["r", "l", "r", *["r"] * rank, _MEMORY])
     return instruction("copy_out", "void", kinds, text, constraints, effect=True)
 
 
