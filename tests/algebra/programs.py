@@ -5,6 +5,7 @@ import numpy as np
 from redlang.frontend.parser import parse
 from redlang.frontend.resolve import Signature, resolve
 from redlang.frontend.scope import NamesScope
+from redlang.frontend.syntax import Function
 from redlang.ir.interpret import interpret
 from redlang.ir.normalise import normalise
 from redlang.ir.run_sweep import interpret_sweeps
@@ -16,8 +17,9 @@ def program_of(text, dtypes=None, names=None):
     """Return the normalised program of a kernel's text."""
     source = SourceText(text)
     function = parse(source)
+    assert isinstance(function, Function)
     signature = Signature({k: DTYPES[v] for k, v in (dtypes or {}).items()}, {})
-    return normalise(resolve(function, source, signature, NamesScope(names or {})))
+    return normalise(resolve(function, source, signature, NamesScope((names or {},))))
 
 
 def kernel(parameters, *lines):

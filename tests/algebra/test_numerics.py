@@ -72,7 +72,7 @@ def error(text, arrays, *, mode="auto", cuts=CUTS):
             np.testing.assert_array_equal(np.isfinite(a), np.isfinite(e))
             finite = np.isfinite(e)
             distance = np.linalg.norm(a[finite] - e[finite])
-            errors.append(distance / (np.linalg.norm(e[finite]) or 1.0))
+            errors.append(float(distance / (np.linalg.norm(e[finite]) or 1.0)))
     return max(errors)
 
 

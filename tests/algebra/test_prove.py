@@ -12,7 +12,7 @@ from redlang.algebra.prove import Broken, Claim, Open, Proved, Prover
 from redlang.algebra.sharing import Pool
 from redlang.algebra.signs import Signs
 from redlang.ir.build import Builder
-from redlang.ir.program import Ref
+from redlang.ir.program import Expr, Ref
 from redlang.ir.types import BOOL, F32, Type
 
 B = Builder(("n",))
@@ -129,7 +129,7 @@ def test_too_large_a_claim_stays_open(monkeypatch):
 
 
 def test_too_many_conditions_stay_open():
-    total = x
+    total: Expr = x
     for i in range(prove.MAX_CONDITIONS + 1):
         total = B.add(total, B.where(Ref(f"k{i}", Type(BOOL)), u, v))
     outcome = decide(B.mul(total, y), B.mul(y, B.add(total, 0.0)))

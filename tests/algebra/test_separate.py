@@ -64,6 +64,12 @@ def operations(parts):
 expressions = st.recursive(leaves, operations, max_leaves=6)
 
 
+def refs(exprs):
+    """Return the names that expressions read."""
+    found = outermost(exprs, lambda node: isinstance(node, Ref))
+    return [node for node in found if isinstance(node, Ref)]
+
+
 @settings(max_examples=150, deadline=None)
 @given(expressions)
 def test_the_terms_add_up_to_the_expression(expr):
@@ -75,16 +81,12 @@ def test_the_terms_add_up_to_the_expression(expr):
     for term in terms:
         total = B.add(total, product(term))
     sampler = Sampler(1)
-    inputs = outermost([expr, total], lambda node: isinstance(node, Ref))
+    inputs = refs([expr, total])
     for _ in range(3):
         known = signs(**POSITIVE)
         values = {id(n): sampler.draw(n, known.of(n)) for n in inputs}
         by_name = {n.name: values[id(n)] for n in inputs}
-        values = {
-            id(n): by_name[n.name]
-            for e in (expr, total)
-            for n in outermost([e], lambda node: isinstance(node, Ref))
-        }
+        values = {id(n): by_name[n.name] for e in (expr, total) for n in refs([e])}
         try:
             left, right = (numbers.evaluate(e, values) for e in (expr, total))
         except UndefinedError:

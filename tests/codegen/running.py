@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -85,7 +86,8 @@ class Compiled:
         ):
             memory = np.empty(scratch_bytes(buffers, product_bytes(), extents) + 64, np.uint8)
             count = unit_count(kernel, extents)
-            calls.append((self.module.functions[entry], count, memory))
+            function: Any = self.module.functions[entry]
+            calls.append((function, count, memory))
 
         def run():
             given = tuple(map(address, lists))

@@ -206,7 +206,7 @@ def test_long_sums_keep_their_digits():
         x = np.full((2, 1 << 20), value, np.float32)
         (got,) = compiled(program, {"x": x})({"x": x})
         exact = x.astype(np.float64).sum(axis=1)
-        bound = (64 + 20) * np.finfo(np.float32).eps
+        bound = (64 + 20) * float(np.finfo(np.float32).eps)
         np.testing.assert_allclose(got, exact, rtol=bound)
 
 

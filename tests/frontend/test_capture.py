@@ -58,7 +58,7 @@ def run(text, file, register=True):
 def decorated(x: "m n") -> "m":
     """Sum (of a row."""
     # A comment ( at the margin
-    y = sum[n](x)  # type: ignore[misc]
+    y = sum[n](x)
     return y  # the end
 
 

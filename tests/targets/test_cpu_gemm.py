@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,8 +16,8 @@ def k(addresses, ints, floats, lo, hi, scratch):
     gemm(ints[0], ints[1], ints[2], a, ints[3], ints[4], b, ints[5], ints[6], c, ints[7],
          ints[8] != 0, scratch)
 """
-DTYPES = {"f32": np.float32, "f64": np.float64}
-LAYOUTS = {
+DTYPES: dict[str, Any] = {"f32": np.float32, "f64": np.float64}
+LAYOUTS: dict[str, Any] = {
     "rows": lambda x: x,
     "columns": np.asfortranarray,
     "spread": lambda x: np.repeat(np.repeat(x, 2, 0), 3, 1)[::2, ::3],
@@ -55,7 +57,8 @@ def test_products_are_right_for_all_shapes_and_strides(dtype, shape, left, right
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(7, 5, 700), (64, 128, 64), (97, 33, 257), (1, 200, 300)])
 def test_deep_products_are_cut_into_panels(dtype, shape, rng):
-    check(rng, dtype, *shape, "rows", "columns", accumulate=True)
+    m, n, k = shape
+    check(rng, dtype, m, n, k, "rows", "columns", accumulate=True)
 
 
 def check(rng, dtype, m, n, k, left, right, accumulate):

@@ -1,3 +1,5 @@
+from typing import Any
+
 import mpmath
 import numpy as np
 import pytest
@@ -7,9 +9,9 @@ from tests.targets.cpu_running import elementwise
 # NaN and infinities are what these tests are about; NumPy warns of each.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
-TYPES = {"f32": np.float32, "f64": np.float64}
+TYPES: dict[str, Any] = {"f32": np.float32, "f64": np.float64}
 EDGES = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5, -0.5, 2.0, 10.0, -10.0]
-FUNCTIONS = {
+FUNCTIONS: dict[str, Any] = {
     "exp": np.exp,
     "exp2": np.exp2,
     "log": np.log,
@@ -26,7 +28,7 @@ FUNCTIONS = {
 def samples(rng, dtype, count=20_000):
     """Return values of every size, dense where functions change, and the edges."""
     info = np.finfo(TYPES[dtype])
-    bits = {"f32": np.uint32, "f64": np.uint64}[dtype]
+    bits = f"u{TYPES[dtype]().itemsize}"
     everything = rng.integers(0, np.iinfo(bits).max, count, bits).view(TYPES[dtype])
     least, most = float(info.smallest_subnormal), float(np.log(info.max))
     parts = [
@@ -109,8 +111,8 @@ def test_power_is_within_two_ulp(dtype, rng):
 @pytest.mark.parametrize("dtype", TYPES)
 def test_power_has_the_special_cases_of_c(dtype):
     special = [0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 0.5, -0.5, 1e10, -1e10, 1e30]
-    special = np.array([*special, np.inf, -np.inf, np.nan], TYPES[dtype])
-    x, y = (part.ravel() for part in np.meshgrid(special, special))
+    edges = np.array([*special, np.inf, -np.inf, np.nan], TYPES[dtype])
+    x, y = (part.ravel() for part in np.meshgrid(edges, edges))
     got = elementwise("power(a, b)", x, y, dtypes=[dtype] * 2, output=dtype)
     expected = np.power(x, y)
     np.testing.assert_allclose(got, expected, rtol=4 * np.finfo(got.dtype).eps)
