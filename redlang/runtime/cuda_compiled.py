@@ -342,7 +342,7 @@ class StreamCounters:
     """Counters by stream: zero before and after every kernel that counts with them.
 
     Streams have counters of their own because their kernels may run at the same time. A captured
-    launch gets fresh ones, which the graph clears: its replays may run beside the stream's own work.
+    launch gets fresh ones, which the graph clears: replays may run beside the stream's own work.
     """
 
     def __init__(self, driver: Driver, library: Library, number: int) -> None:

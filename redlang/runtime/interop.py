@@ -163,7 +163,9 @@ TORCH = Library(
         "empty": _torch().empty,
         "dtype": getattr(_torch(), TORCH_NAMES[dtype.name]),
         "device": _torch().device(device),
+        "like": _torch().empty_like,
     },
+    like_text="{like}({array})",
 )
 
 

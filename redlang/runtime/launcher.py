@@ -217,7 +217,19 @@ def _empty(launch: Launch, x: Stored) -> str:
     for key, value in x.library.empty_names(x.dtype, launch.device).items():
         placed[key] = f"{x.variable}_{key}"
         launch.names[placed[key]] = value
+    model = next((a for a in launch.inputs if _is_alike(a, x)), None)
+    if model is not None and x.library.like_text:
+        return x.library.like_text.format_map({**placed, "array": model.variable})
     return x.library.empty_text.format_map(placed)
+
+
+def _is_alike(array: Stored, result: Stored) -> bool:
+    """Tell whether a new array like `array` is one for `result`."""
+    return (
+        array.contiguous
+        and array.library is result.library
+        and (array.dims, array.dtype, array.padded) == (result.dims, result.dtype, result.padded)
+    )
 
 
 def _handed_out(launch: Launch, given: bool) -> list[str]:

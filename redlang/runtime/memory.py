@@ -71,6 +71,8 @@ class Library:
             its strides; `stride_unit` says whether those count bytes.
         empty_text: Python text, with fields in braces, of a new array of `{shape}`.
         empty_names: The values of the other fields for an element type and device.
+        like_text: Python text, with `{like}` for an array, of a new one of its shape, type and
+            device, where that is quicker than `empty_text`; else empty.
     """
 
     name: str
@@ -83,6 +85,7 @@ class Library:
     strides_in_bytes: bool
     empty_text: str
     empty_names: Callable[[DType, str], dict[str, object]]
+    like_text: str = ""
 
 
 def layout_class(shape: tuple[int, ...], strides: tuple[int, ...], unit: int) -> int:

@@ -249,7 +249,7 @@ class Maker:
     def held(self) -> list[Candidate]:
         """Return plans that run anything: tiles in order, each folded across the threads."""
         facts = self.facts
-        found = []
+        found: list[Candidate] = []
         for threads in (256, 128):
             axes = unique([*facts.swept, *facts.mapped])
             extra = [a for a in facts.extra if a not in axes]
@@ -313,10 +313,14 @@ class Maker:
         axes = self.facts.program.ordered(frozenset({*self.nest.base, *extra}))
         return tuple(GridAxis(axis, tiles.get(axis, 1)) for axis in axes)
 
+    def _first(self, axes: Sequence[str]) -> str:
+        """Return the axis along which neighbouring lanes go: the vector axis, or the last."""
+        return self.vector if self.vector is not None and self.vector in axes else axes[-1]
+
     def _spread(self, axes: Sequence[str], threads: int, width: int) -> list[Spread]:
         """Spread whole extents over threads, the vector axis first; it comes last in the result."""
         facts = self.facts
-        vector = self.vector if self.vector in axes else axes[-1]
+        vector = self._first(axes)
         order = [vector, *(a for a in reversed(axes) if a != vector)]
         found = []
         left = threads
@@ -338,7 +342,7 @@ class Maker:
         facts = self.facts
         if threads < 1:
             return None
-        vector = self.vector if self.vector in swept else swept[-1]
+        vector = self._first(swept)
         order = [vector, *(a for a in reversed(swept) if a != vector)]
         found = []
         left, more = threads, registers
@@ -397,8 +401,8 @@ class Maker:
     def _tiles(self, axes: Sequence[str], threads: int, registers: int, width: int) -> list[Spread]:
         """Spread tiles of the innermost axes of a map over a block's threads."""
         facts = self.facts
-        vector = self.vector if self.vector in axes else axes[-1] if axes else None
-        order = [a for a in (vector, *(a for a in reversed(axes) if a != vector)) if a is not None]
+        vector = self._first(axes) if axes else ""
+        order = [vector, *(a for a in reversed(axes) if a != vector)] if axes else []
         found = []
         left = threads
         for axis in order:

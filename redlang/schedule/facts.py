@@ -160,7 +160,7 @@ class Facts:
             )
         reads = [*found.values()]
         for stage in self._imports():
-            (type_,) = {t for t in (walk.definition_types(self.program)[stage],)}
+            type_ = walk.definition_types(self.program)[stage]
             axes = type_.axes
             size = type_.dtype.bytes
             whole = self.size(axes) * size

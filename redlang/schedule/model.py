@@ -171,21 +171,14 @@ class _Shape:
 
     def _waste(self, access: Access) -> float:
         """Return how many bytes move for each that is wanted: lanes that are far apart."""
-        if access.unit is None:
-            return 32 / access.size if access.axes else 1.0
-        run = 1
-        for axis in reversed(access.axes):
-            spread = self.part.threads.spread(axis)
-            if axis == access.unit or run > 1:
-                run *= spread.threads * spread.width
-                break
-        run *= max(1, self._inner_run(access))
+        along = self.facts.run_axis(access)
+        if along is None:
+            return 32 / access.size if access.axes and access.unit is None else 1.0
+        spread = self.part.threads.spread(along)
+        run = spread.threads * spread.width
+        inner = access.axes[access.axes.index(along) + 1 :] if along in access.axes else ()
+        run *= prod(self.facts.extent(axis) for axis in inner)
         return max(1.0, 32 / (run * access.size))
-
-    def _inner_run(self, access: Access) -> int:
-        if access.unit is None or self.facts.run_axis(access) == access.unit:
-            return 1
-        return self.facts.extent(access.unit)
 
     def _reads(self, access: Access) -> float:
         """Return how often an array is read: once more where a map follows a streamed sweep."""

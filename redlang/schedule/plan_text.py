@@ -85,13 +85,15 @@ def _part(
 
 def _losers(others: Sequence[Ranked]) -> Iterator[str]:
     for ranked in others[:LOSERS]:
-        shapes = "; ".join(_shape(part) for part in ranked.candidate.parts)
+        shapes = "; ".join(shape_text(part) for part in ranked.candidate.parts)
         yield f"  lost      {ranked.time_us:8.1f} µs  {ranked.candidate.family}: {shapes}"
 
 
-def _shape(part: Part) -> str:
+def shape_text(part: Part) -> str:
+    """Return the threads of a part in a line."""
     spreads = ", ".join(
         f"{s.axis} {s.registers}×{s.threads}×{s.width}" for s in part.threads.spreads
     )
     units = f", {part.threads.units} units" if part.threads.units > 1 else ""
-    return f"{spreads or 'one element'}{units}"
+    across = ", shared by blocks" if part.across else ""
+    return f"{spreads or 'one element'}{units}{across}"

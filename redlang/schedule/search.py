@@ -167,6 +167,12 @@ def search(
     return Choice(shape, layout, tuple(ranked))
 
 
+def _order(ranked: Ranked) -> tuple[float, int]:
+    """Order by time; of plans that are as good as equal, wide accesses first."""
+    widths = [s.width for p in ranked.candidate.parts for s in p.threads.spreads]
+    return round(ranked.time_us, 2), -max(widths, default=1)
+
+
 def rank(
     program: Program,
     found: list[Candidate],
@@ -189,6 +195,6 @@ def rank(
     ]
     held = [r for r in ranked if r.candidate.family == "held"]
     others = [r for r in ranked if r.candidate.family != "held"]
-    others.sort(key=lambda r: r.time_us)
-    held.sort(key=lambda r: r.time_us)
+    others.sort(key=_order)
+    held.sort(key=_order)
     return (*others[:KEPT], *held)

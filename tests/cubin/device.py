@@ -3,16 +3,17 @@
 import contextlib
 import ctypes
 from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 
 from redlang import pipeline
-from redlang.codegen.cuda.kernel_text import Counters, Number
+from redlang.codegen.cuda.kernel_text import Number
 from redlang.runtime import cuda_compiled, cuda_compiler
-from redlang.runtime.compiler import Compiler
 from redlang.schedule.device import DEFAULT_DEVICE
 from redlang.targets import toolchain
-from tests.cubin.simulator import CODES, simulate
+from tests.cubin.simulator import simulate
+from tests.cubin.words import CODES
 
 
 class Process:
@@ -58,7 +59,6 @@ class FakeDriver:
                 CODES[p.code](a) if isinstance(p, Number) else np.int64(a)
                 for p, a in zip(kernel.text.parameters, arguments, strict=True)
             ]
-            assert all(type(a) is int for a in arguments[: len(typed) - len(typed)])
             order = list(reversed(range(blocks)))
             simulate(kernel.text, typed, blocks, memory, order)
             return 0
@@ -82,7 +82,7 @@ def simulated(monkeypatch, device=DEFAULT_DEVICE):
     def backend(machine, call, where):
         compiler = cuda_compiler.CudaCompiler(machine.compiler(call.program), device)
         machine.history.call = call
-        return cuda_compiled.CudaCompiled(compiler, driver, 0)
+        return cuda_compiled.CudaCompiled(compiler, cast(Any, driver), 0)
 
     monkeypatch.setattr(toolchain, "build", build)
     monkeypatch.setattr(pipeline.Machine, "backend", backend)
@@ -93,5 +93,3 @@ def simulated(monkeypatch, device=DEFAULT_DEVICE):
     monkeypatch.setenv("REDLANG_CACHE_DIR", "")
     yield driver
 
-
-__all__ = ["Compiler", "Counters", "simulated"]

@@ -39,11 +39,10 @@ def close(found, expected, tolerance=2e-5):
 def test_the_corpus_runs(name, gpu, rng):
     kernel = CORPUS[name]
     inputs = kernel.inputs(rng)
-    arrays = dict(inputs)
     _, found = call(kernel, inputs)
     found = found if isinstance(found, tuple) else (found,)
     wanted = inspect.signature(kernel.reference).parameters
-    expected = kernel.reference(**{k: v for k, v in arrays.items() if k in wanted})
+    expected = kernel.reference(**{k: v for k, v in inputs.items() if k in wanted})
     for a, b in zip(found, expected, strict=True):
         close(a, b)
     assert gpu.launches

@@ -121,19 +121,17 @@ def test_threads_call_at_once(rng):
     x = normal(rng, 64, 2000)
     expected = kernel(SOFTMAX)(x)
     torch().cuda.synchronize()
-    wrong = []
+    right: list[bool] = []
 
     def work():
-        wrong.extend(
-            number for number in range(100) if not torch().equal(kernel(SOFTMAX)(x), expected)
-        )
+        right.extend(torch().equal(kernel(SOFTMAX)(x), expected) for _ in range(100))
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert not wrong
+    assert right == [True] * 400
 
 
 def test_lengths_from_1_to_300_compile_a_few_times(rng):

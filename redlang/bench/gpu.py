@@ -1,0 +1,375 @@
+"""`python -m redlang.bench.gpu`: redlang beside torch and torch.compile on one GPU.
+
+A workload's time is taken from replays of a CUDA graph that holds several calls. Two figures: calls
+on the same arrays, which may stay in the L2 cache, and calls in turn on arrays that together do not
+fit there. Bandwidth and its share of a copy's, measured in the same run, belong to the second.
+Every way is checked against torch in f32 or f64 first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from redlang.bench.gpu_workloads import GPU_WORKLOADS, GpuWorkload, Tensor
+from redlang.bench.plans import Forced, built, numbers
+from redlang.frontend.resolve import Signature
+from redlang.ir.extents import bind_extents
+from redlang.ir.types import DTYPES
+from redlang.runtime.cuda_compiler import CudaCompiler, cuda_arrays
+from redlang.runtime.driver import require_driver
+from redlang.runtime.interop import TORCH_NAMES
+from redlang.runtime.probe import probe
+from redlang.schedule.device import Device
+
+COLD_BYTES = 4
+"""Arrays that calls take turns on hold this many times the L2 cache."""
+REPLAYS = 7
+
+
+@dataclass(slots=True)
+class Line:
+    """One workload's figures, in µs a call.
+
+    Attributes:
+        hot_us: On the same arrays, by way; `redlang`, `torch`, `compile`.
+        cold_us: On arrays in turn.
+        call_us: Host time of one call of redlang and of torch.
+        first_call_s: redlang's first call.
+        share: Share of copy bandwidth, cold.
+        error: Largest difference from torch in double precision, over the largest value.
+        plan: The plan in a line, with the model's time.
+        plans: Measured and predicted time of each candidate, where asked for.
+    """
+
+    name: str
+    size: str
+    bytes: int
+    bar: float
+    over: float
+    hot_us: dict[str, float] = field(default_factory=dict)
+    cold_us: dict[str, float] = field(default_factory=dict)
+    call_us: dict[str, float] = field(default_factory=dict)
+    first_call_s: float = 0.0
+    share: float = 0.0
+    error: float = 0.0
+    plan: str = ""
+    plans: list[dict[str, Any]] = field(default_factory=list)
+    problem: str = ""
+
+
+def _torch() -> Any:  # noqa: ANN401  (a module, optional)
+    return importlib.import_module("torch")
+
+
+# Time ------------------------------------------------------------------------------------------
+
+
+def graph_us(calls: Sequence[Callable[[], object]], least: int = 20) -> float:
+    """Return the time of one call in µs: a graph of all calls in turn, replayed."""
+    t = _torch()
+    side = t.cuda.Stream()
+    side.wait_stream(t.cuda.current_stream())
+    with t.cuda.stream(side):
+        for call in calls[:3]:
+            call()
+    t.cuda.current_stream().wait_stream(side)
+    rounds = max(1, -(-least // len(calls)))
+    graph = t.cuda.CUDAGraph()
+    kept = []
+    with t.cuda.graph(graph):
+        for _ in range(rounds):
+            for call in calls:
+                # A result is dropped before the next call, so that a graph needs few arrays.
+                kept = [call()]
+    del kept
+    count = rounds * len(calls)
+    graph.replay()
+    times = []
+    for _ in range(REPLAYS):
+        start, stop = (t.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        graph.replay()
+        stop.record()
+        stop.synchronize()
+        times.append(1e3 * float(start.elapsed_time(stop)) / count)
+    return statistics.median(times)
+
+
+def host_us(call: Callable[[], object], count: int = 500) -> float:
+    """Return the host's time of one call in µs, the device left to catch up in between."""
+    t = _torch()
+    times = []
+    for _ in range(5):
+        t.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(count):
+            call()
+        times.append(1e6 * (time.perf_counter() - start) / count)
+    t.cuda.synchronize()
+    return min(times)
+
+
+def copy_gb_s(size: int = 1 << 32) -> float:
+    """Return the bandwidth of a copy: bytes read plus bytes written."""
+    t = _torch()
+    a = t.empty(size // 2, dtype=t.uint8, device="cuda").random_(0, 255)
+    b = t.empty_like(a)
+    return float(size / graph_us([partial(b.copy_, a)], 5) / 1e3)
+
+
+# One workload ----------------------------------------------------------------------------------
+
+
+class Bench:
+    """Measures workloads on the current device."""
+
+    def __init__(self, device: Device, bandwidth: float, peers: Sequence[str], plans: int) -> None:
+        self.device = device
+        self.bandwidth = bandwidth
+        self.peers = peers
+        self.plans = plans
+
+    def measure(self, work: GpuWorkload) -> Line:
+        """Return the figures of one workload."""
+        line = Line(work.name, work.size, work.bytes, work.bar, work.over)
+        t = _torch()
+        args = work.inputs()
+        start = time.perf_counter()
+        result = work.kernel(*args)
+        t.cuda.synchronize()
+        line.first_call_s = time.perf_counter() - start
+        line.error = error(result, work.eager(*map(_wide, args)))
+        copies = max(1, min(64, COLD_BYTES * self.device.l2_bytes // work.bytes))
+        sets = [args, *(work.inputs() for _ in range(copies - 1))]
+        ways: dict[str, Callable[..., object]] = {"redlang": work.kernel}
+        if "torch" in self.peers:
+            ways["torch"] = work.eager
+        if "compile" in self.peers:
+            t._dynamo.reset()
+            ways["compile"] = t.compile(work.eager, dynamic=False)
+        for name, way in ways.items():
+            line.hot_us[name] = graph_us([partial(way, *args)])
+            line.cold_us[name] = graph_us([partial(way, *each) for each in sets])
+            if name != "compile" and work.bytes < 1 << 24:
+                line.call_us[name] = host_us(partial(way, *args))
+        line.share = work.bytes / line.cold_us["redlang"] / 1e3 / self.bandwidth
+        line.plan = self._plan(work)
+        if self.plans:
+            line.plans = list(self._candidates(work, args, sets))
+        return line
+
+    def _plan(self, work: GpuWorkload) -> str:
+        lines = work.kernel.explain("plan").splitlines()
+        spread = [x.strip() for x in lines if "threads ×" in x or x.startswith("nest")]
+        return "; ".join(" ".join(x.split()) for x in spread)
+
+    def _candidates(
+        self, work: GpuWorkload, args: tuple[Tensor, ...], sets: list[tuple[Tensor, ...]]
+    ) -> Iterator[dict[str, Any]]:
+        """Measure the best candidates of the model, whichever it chose."""
+        forced = Forced(work.kernel, self.device)
+        for candidate in forced.candidates(self.plans):
+            try:
+                run = forced.call(candidate, args)
+                turns = [partial(run, *each) for each in sets]
+                yield {
+                    "family": candidate.family,
+                    "shape": candidate.shape,
+                    "predicted_us": candidate.time_us,
+                    "registers": candidate.registers,
+                    "spill_bytes": candidate.spill_bytes,
+                    "hot_us": graph_us([partial(run, *args)]),
+                    "cold_us": graph_us(turns),
+                }
+            except Exception as problem:  # one plan's failure is a finding, not the end
+                yield {"shape": candidate.shape, "problem": f"{type(problem).__name__}: {problem}"}
+
+
+def _wide(x: Tensor) -> Tensor:
+    if not x.is_floating_point():
+        return x
+    return x.double() if x.numel() < 1 << 26 else x.float()
+
+
+def error(found: object, expected: object) -> float:
+    """Return the largest difference over the largest value; for indices, the share that differs."""
+    pairs = zip(_each(found), _each(expected), strict=True)
+    worst = 0.0
+    for a, b in pairs:
+        if not a.is_floating_point():
+            worst = max(worst, (a != b).float().mean().item())
+            continue
+        a, b = a.float(), b.float()
+        worst = max(worst, ((a - b).abs().max() / b.abs().max().clamp_min(1e-30)).item())
+    return worst
+
+
+def _each(value: object) -> tuple[Tensor, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+# Ahead of time ----------------------------------------------------------------------------------
+
+
+def prebuild(
+    works: Sequence[GpuWorkload], device: Device, workers: int, plans: int, budget_s: float
+) -> None:
+    """Compile all kernels in other processes, which leave them in the disk cache."""
+    names = {name: key for key, name in TORCH_NAMES.items()}
+    tasks = []
+    for work in works:
+        args = work.inputs()
+        shapes = [(tuple(x.shape), names[str(x.dtype).removeprefix("torch.")]) for x in args]
+        tasks.append((GPU_WORKLOADS.index(work), shapes, device))
+    until = time.time() + budget_s
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        jobs = [pool.submit(_prebuild, *task, -1, until) for task in tasks]
+        jobs += [pool.submit(_prebuild, *task, i, until) for i in range(plans) for task in tasks]
+        for problem in {job.result() for job in jobs} - {""}:
+            print(problem, file=sys.stderr)
+
+
+def _prebuild(
+    number: int, shapes: list[tuple[tuple[int, ...], str]], device: Device, plan: int, until: float
+) -> str:
+    """Compile the plan of a workload, or one of its candidates; return what went wrong."""
+    if time.time() > until:
+        return "out of time for compiling ahead"
+    try:
+        compiler, extents = described(GPU_WORKLOADS[number], shapes, device)
+        arrays = cuda_arrays(compiler.compiler.program, extents)
+        if plan < 0:
+            compiler.find(extents, arrays)
+            return ""
+        choice, known = compiler.classify(extents, arrays)
+        for place in numbers(choice, plan + 1)[plan:]:
+            built(compiler, choice, known, place)
+    except Exception as problem:  # reported by the parent; the call itself will fail again
+        return f"{GPU_WORKLOADS[number].name}: {type(problem).__name__}: {problem}"
+    return ""
+
+
+def described(
+    work: GpuWorkload, shapes: list[tuple[tuple[int, ...], str]], device: Device
+) -> tuple[CudaCompiler, dict[str, int]]:
+    """Return the compiler of a workload and its extents, from the shapes of its arguments."""
+    machine = work.kernel.machine
+    names = [p.name for p in machine.caller.declared.parameters]
+    given = dict(zip(names, shapes, strict=False))
+    dtypes = {name: DTYPES[dtype] for name, (_, dtype) in given.items()}
+    program = machine.caller.resolve(Signature(dtypes)).program
+    extents = dict(bind_extents(program, {n: s for n, (s, _) in given.items()}, {}))
+    return machine.cuda_compiler(program, device), extents
+
+
+# The table --------------------------------------------------------------------------------------
+
+
+def plans_table(lines: Sequence[Line]) -> str:
+    """Return measured beside predicted times of candidates as text; the chosen one is first."""
+    rows = []
+    for line in lines:
+        if line.plans:
+            rows.append(f"{line.name} {line.size}: cold µs, hot µs, predicted µs, registers, plan")
+        for plan in line.plans:
+            if "problem" in plan:
+                rows.append(f"  {plan['problem'][:150]}  {plan['shape']}")
+                continue
+            times = " ".join(f"{plan[key]:8.1f}" for key in ("cold_us", "hot_us", "predicted_us"))
+            spill = f" spills {plan['spill_bytes']}" if plan["spill_bytes"] else ""
+            what = f"{plan['registers']:4}{spill}  {plan['family']}: {plan['shape']}"
+            rows.append(f"  {times} {what}")
+    return "\n".join(rows)
+
+
+def table(lines: Sequence[Line], bandwidth: float) -> str:
+    """Return the figures as text."""
+    head = (
+        f"{'workload':30} {'size':13} {'redlang':>8} {'hot':>7} {'GB/s':>6} {'share':>5} {'bar':>4}"
+        f" {'torch':>8} {'compile':>8} {'×comp':>6} {'error':>8} {'1st s':>5}  plan"
+    )
+    rows = [f"copy {bandwidth:.0f} GB/s; µs a call, arrays in turn (hot: the same arrays)", head]
+    for line in lines:
+        if line.problem:
+            rows.append(f"{line.name:30} {line.size:13} {line.problem[:160]}")
+            continue
+        ours = line.cold_us["redlang"]
+        torch_us, compiled = line.cold_us.get("torch", 0.0), line.cold_us.get("compile", 0.0)
+        rows.append(
+            f"{line.name:30} {line.size:13} {ours:8.1f} {line.hot_us['redlang']:7.1f}"
+            f" {line.bytes / ours / 1e3:6.0f} {line.share:5.2f} {line.bar:4.2f}"
+            f" {torch_us:8.1f} {compiled:8.1f} {compiled / ours:6.2f} {line.error:8.1e}"
+            f" {line.first_call_s:5.2f}  {line.plan}"
+        )
+    return "\n".join(rows)
+
+
+def call_table(lines: Sequence[Line]) -> str:
+    """Return host times as text."""
+    rows = ["host µs a call"]
+    for line in lines:
+        if line.call_us:
+            times = ", ".join(f"{name} {us:.1f}" for name, us in line.call_us.items())
+            rows.append(f"{line.name:30} {line.size:13} {times}")
+    return "\n".join(rows)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m redlang.bench.gpu", description=__doc__)
+    parser.add_argument("--only", default="", help="workloads whose name or group holds this")
+    parser.add_argument("--first", action="store_true", help="only those that matter most")
+    parser.add_argument("--peers", default="torch,compile", help="of torch, compile")
+    parser.add_argument("--plans", type=int, default=0, help="also measure so many candidates")
+    parser.add_argument("--budget", type=float, default=1e9, help="seconds after which it stops")
+    parser.add_argument("--workers", type=int, default=8, help="processes that compile ahead")
+    parser.add_argument("--json", type=Path, help="file for all figures")
+    options = parser.parse_args(arguments)
+    begun = time.perf_counter()
+    require_driver()
+    device = probe(0)
+    assert device is not None
+    works = [
+        w
+        for w in GPU_WORKLOADS
+        if (options.only in w.name or options.only in w.row) and (w.first or not options.first)
+    ]
+    works.sort(key=lambda w: not w.first)
+    if options.workers:
+        prebuild(works, device, options.workers, options.plans, options.budget / 3)
+    print(f"compiled ahead in {time.perf_counter() - begun:.1f} s", file=sys.stderr)
+    bandwidth = copy_gb_s()
+    bench = Bench(device, bandwidth, options.peers.split(","), options.plans)
+    lines: list[Line] = []
+    for work in works:
+        if time.perf_counter() - begun > options.budget:
+            print(f"out of time before {work.name} {work.size}", file=sys.stderr)
+            break
+        try:
+            lines.append(bench.measure(work))
+        except Exception as problem:  # one workload's failure is a line of the table
+            lines.append(Line(work.name, work.size, work.bytes, work.bar, work.over))
+            lines[-1].problem = f"{type(problem).__name__}: {problem}"
+        if options.json:
+            report = {"device": asdict(device), "copy_gb_s": bandwidth}
+            options.json.write_text(json.dumps({**report, "lines": [asdict(x) for x in lines]}))
+    print(plans_table(lines))
+    print(table(lines, bandwidth))
+    print(call_table(lines))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
