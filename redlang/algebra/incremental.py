@@ -381,11 +381,7 @@ class Emitter:
 
     def let(self, name: str, value: Expr, *, merging: bool = False) -> Ref:
         """Append `name = value` to update or merge; return the reference to it."""
-        step = Let(name, value)
-        if merging:
-            self.merge.append(step)
-        else:
-            self.update.append(step)
+        (self.merge if merging else self.update).append(Let(name, value))
         return Ref(name, value.type)
 
 
