@@ -52,6 +52,19 @@ def as_tuple(results: Any) -> tuple[Array, ...]:  # noqa: ANN401  # one array or
     return results if isinstance(results, tuple) else (results,)
 
 
+def precision(arguments: Mapping[str, Any]) -> float:
+    """Return the rounding of the least precise type that a kernel of these arrays computes in."""
+    types = {value.dtype for value in arguments.values() if isinstance(value, np.ndarray)}
+    # What f32 arrays give is f32, also where it meets f64 later; integers divide in f32.
+    wide = types - {np.dtype(np.bool_)} == {np.dtype(np.float64)}
+    return 2.0**-52 if wide else 2.0**-23
+
+
+def rounding(dtype: np.dtype[Any]) -> float:
+    """Return half a unit in the last place of a stored 1; 0 for integers."""
+    return 0.0 if dtype.kind in "biu" else _eps(dtype) / 2
+
+
 def _floats(value: Any) -> TypeGuard[Array]:  # noqa: ANN401  # any argument
     # The types of ml_dtypes have no kind of their own.
     return isinstance(value, np.ndarray) and value.dtype.kind in "fV"
