@@ -13,6 +13,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+WARP = 32
+"""Lanes of a warp."""
+
 GROUP_ROWS = 64
 """Rows of a tile that one warp group of 128 threads holds."""
 

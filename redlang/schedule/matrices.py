@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from redlang.schedule.device import WARP
-from redlang.schedule.fragments import GROUP_ROWS
+from redlang.schedule.fragments import GROUP_ROWS, WARP
 from redlang.schedule.threads import Spread, ThreadPlan
 
 GROUP_THREADS = 128
@@ -66,11 +65,13 @@ class MatrixPlan:
 
     @property
     def threads(self) -> int:
-        """Return the threads of a block: the consumers', then the producer's.
+        """Return the threads of a block: the consumers', the producer's warp, the checkers'."""
+        return self.groups * GROUP_THREADS + (1 + self.checkers) * WARP
 
-        Only one thread of the producer does anything, but groups that exchange registers are whole.
-        """
-        return self.groups * GROUP_THREADS + (GROUP_THREADS if self.groups > 1 else WARP)
+    @property
+    def checkers(self) -> int:
+        """Return the warps that check operands: groups that exchange registers are whole."""
+        return 3 if self.groups > 1 else 1
 
     def width(self, axis: str) -> int:
         """Return the padded extent of a row or column axis, 1 for any other."""

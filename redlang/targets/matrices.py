@@ -13,6 +13,7 @@ from redlang.targets.numba_cuda import types
 from redlang.targets.ptx.barriers import named_arrive, named_barrier, warp_barrier
 from redlang.targets.ptx.calls import body_of
 from redlang.targets.ptx.across import combined, packed_states, state_kinds, states_type
+from redlang.targets.ptx.checks import checked, noted, spoiled
 from redlang.targets.ptx.fragments import stage
 from redlang.targets.ptx.inline import (
     I32,
@@ -181,6 +182,7 @@ __all__ = [
     "barrier_expect",
     "barrier_wait",
     "barriers_begun",
+    "checked",
     "claim_registers",
     "copies_commit",
     "copies_read",
@@ -191,6 +193,7 @@ __all__ = [
     "named_arrive",
     "named_barrier",
     "opaque",
+    "noted",
     "operand",
     "power_of_two",
     "prefetch_map",
@@ -198,6 +201,7 @@ __all__ = [
     "release_registers",
     "shared_base",
     "shared_written",
+    "spoiled",
     "stage",
     "wait",
     "warp_barrier",

@@ -59,6 +59,9 @@ class Machine:
         self.blocks = 1
         self.first_thread = 0
         self.taken = {}
+        self.checking = False
+        self.checks = {}
+        self.seen = None
 
     # Copies -----------------------------------------------------------------------------------
 
@@ -76,7 +79,23 @@ class Machine:
         del size
 
     def wait(self, barrier, parity):
-        """Let the copies of the phase arrive, if it is a full barrier's."""
+        """Let the copies of the phase arrive, if it is a full barrier's, or a checked one's."""
+        barrier = int(np.asarray(barrier).flat[0])
+        if self.checking:
+            self.seen = [barrier, None]
+            return
+        if barrier in self.checks:
+            turn = self.taken.get(barrier, 0)
+            if turn and turn % 2 != int(parity):
+                # A phase that is over may be waited for again.
+                return
+            assert turn % 2 == int(parity), "a phase is waited for out of turn"
+            self.taken[barrier] = turn + 1
+            full, check = self.checks[barrier][turn]
+            self.wait(full, self.taken.get(full, 0) % 2)
+            if check is not None:
+                check()
+            return
         groups = self.copies.get(int(barrier))
         if groups is None:
             return
@@ -134,6 +153,58 @@ class Machine:
                     self.shared[at : at + 2] = np.array([bits]).view(np.uint8)
 
         return write
+
+    def arrive(self, barrier, whether):
+        """Note what checkers do with a tile; consumers' arrivals mean nothing here."""
+        if self.checking:
+            self.checks.setdefault(int(np.asarray(barrier).flat[0]), []).append(tuple(self.seen))
+
+    def checked(self, dtype, size, lanes):
+        def check(tile, checker, note):
+            tile, note = (int(np.asarray(x).flat[0]) for x in (tile, note))
+
+            def later():
+                elements = self.shared[tile : tile + size].view(STORED[dtype])
+                bad = ~np.isfinite(elements.astype(np.float32))
+                elements[bad] = 0
+                words = self.shared[note : note + lanes // 8].view(np.uint32)
+                words[:] = 0
+                words[-1] = bad.any()
+
+            self.seen[1] = later
+
+        return check
+
+    def noted(self, warps):
+        def found(note):
+            note = int(np.asarray(note).flat[0])
+            return bool(self.shared[note : note + 4 * warps].view(np.uint32).any())
+
+        return found
+
+    def spoiled(self, dtype, columns, contracted, rows_first, visible_first):
+        def spoil(values, visible, first, step, column_step, left, columns_left):
+            values = list(values)
+            kind = STORED[dtype]
+            first = int(np.asarray(first).flat[0])
+            for k in range(min(contracted, int(np.asarray(left).flat[0]))):
+                for n in range(min(columns, int(np.asarray(columns_left).flat[0]))):
+                    at = first + 2 * (k * int(step) + n * int(column_step))
+                    if np.isfinite(self.memory[at : at + 2].view(kind)[0].astype(np.float32)):
+                        continue
+                    for half in (0, 1):
+                        place = fragments.Place(half, k // 8, k % 2)
+                        shown = lanes_of(visible[place.index(contracted, rows_first=visible_first)])
+                        place = fragments.Place(half, n // 8, n % 2)
+                        index = place.index(columns, rows_first=rows_first)
+                        own = np.array(lanes_of(values[index]), np.float32)
+                        for lane in range(LANES):
+                            if lane % 4 == n % 8 // 2 and shown[lane // 4 * 4 + k % 8 // 2]:
+                                own[lane] = np.nan
+                        values[index] = Lanes(own)
+            return tuple(values)
+
+        return spoil
 
     def element(self, tile, start, line, place, dtype):
         at = start + tile.address(line, place)
@@ -250,6 +321,8 @@ class Tiles:
         self.product, self.operand = machine.product, machine.operand
         self.copy_in, self.copy_out, self.stage = machine.copy_in, machine.copy_out, machine.stage
         self.barrier_wait, self.barrier_expect = machine.wait, machine.expect
+        self.barrier_arrive = machine.arrive
+        self.checked, self.noted, self.spoiled = machine.checked, machine.noted, machine.spoiled
 
     class Product:
         """As `targets.ptx.wgmma.Product`."""
@@ -353,7 +426,7 @@ class Tiles:
 
     copies_read = copies_commit = shared_written = warp_barrier = lambda self: None
     named_barrier = named_arrive = lambda self, number, threads: None
-    barrier_begin = barriers_begun = barrier_arrive = lambda self, *given: None
+    barrier_begin = barriers_begun = lambda self, *given: None
     release_registers = claim_registers = lambda self, count: lambda: None
     opaque = lambda self, address: int(np.asarray(address).flat[0])  # noqa: E731
     warp_uniform = lambda self, value: np.int32(np.asarray(value).flat[0])  # noqa: E731
@@ -520,11 +593,17 @@ def run(text, program, arrays, results, extents, scalars=None):
     for block in range(machine.blocks):
         machine.block = block
         machine.copies.clear()
+        machine.checks.clear()
         producer = (text.threads - 1) // 128 * 128
         machine.first_thread, machine.thread = producer, np.full(LANES, producer)
         machine.taken = {}
         producing = machine.copies
         kernel(*given)
+        machine.checking = True
+        machine.first_thread = producer + LANES
+        machine.thread = np.arange(producer + LANES, producer + 2 * LANES)
+        kernel(*given)
+        machine.checking = False
         for first in range(0, producer, LANES):
             machine.copies = producing
             machine.taken = {}

@@ -14,6 +14,7 @@ from dataclasses import replace
 from redlang.codegen.arguments import Extent
 from redlang.codegen.cuda.frame import Value
 from redlang.codegen.cuda.kernel_text import Classes
+from redlang.codegen.cuda.matrix_checks import checked_operands, pass_on
 from redlang.codegen.cuda.matrix_consumer import Consumer
 from redlang.codegen.cuda.matrix_masks import Bounds, greatest, least, tile_bounds
 from redlang.codegen.cuda.matrix_memory import share
@@ -30,11 +31,13 @@ from redlang.codegen.cuda.matrix_text import MatrixText
 from redlang.ir import walk
 from redlang.ir.loops import Kernel, Loop, Loops, Statement
 from redlang.ir.program import Expr
+from redlang.schedule.bounds import certain
+from redlang.schedule.fragments import WARP
 from redlang.schedule.matrices import GROUP_THREADS, MatrixPlan
 
 PRODUCER_REGISTERS = 24
-WARPS = GROUP_THREADS // 32
-_BLOCK_REGISTERS = 65536
+WARPS = GROUP_THREADS // WARP
+BLOCK_REGISTERS = 65536
 # Half of the smallest L2 that matters: what the blocks at work read again should stay there.
 _L2_BYTES = 24 << 20
 
@@ -73,19 +76,25 @@ class _Emitter:
         frame, consumer = self.frame, self.consumer
         operands = list(dict.fromkeys(_operands(self.works.values())))
         consumer.works = self.works
+        consumer.block_whole = self._whole
         consumer.last_reads = self._last_reads()
         staging = staging_bytes(consumer.staged) * self.plan.groups * WARPS
-        consumer.shared = share(operands, self.plan.stages, staging, frame.module.names)
+        self.checked = checked_operands(list(self.works.values()))
+        names = frame.module.names
+        consumer.shared = share(operands, self.plan.stages, staging, self.checked, names)
         with frame.scope([]) as constants:
             with frame.scope([]) as unit:
                 self._block_ranges()
                 consumer.ends = {id(loop): self._ends(loop) for loop in self.loops}
+                checker = self._checker()
                 with frame.scope(consumer.unit_axes()) as body:
                     consumer.ranges()
                     self._wait_for_whole(operands)
                     consumer.run(self.kernel.body)
-        producer = [*unit.lines, *self._producer(operands)]
-        return self._assembled(constants.lines, producer, [*unit.lines, *body.lines])
+        producer = self._each_unit([*unit.lines, *self._producer(operands)])
+        consumed = self._each_unit([*unit.lines, *body.lines])
+        checking = self._each_unit([*unit.lines, *checker]) if checker else []
+        return self._assembled(constants.lines, producer, checking, consumed)
 
     def _last_reads(self) -> dict[Operand, Loop]:
         """Return the last loop that reads each operand that the whole unit uses."""
@@ -100,7 +109,7 @@ class _Emitter:
 
     def _block_ranges(self) -> None:
         frame = self.frame
-        frame.line("unit = i32(number)")
+        frame.line("unit = number")
         graded = self._graded()
         axes = [(g.axis, g.tile) for g in self.kernel.grid]
         if graded is not None and len(axes) > 1:
@@ -146,14 +155,16 @@ class _Emitter:
             f"{frame.parameter(Extent(str(o.loop)))} * {o.tile.bytes // self.plan.width(str(o.loop))}"
             for o in looped
         )
-        frame.line(f"graded = i64({self._tiles(graded, tile)})")
-        frame.line(f"others = i64({others})")
-        frame.line(f"section = t.smaller(i64({_L2_BYTES}) // ({sizes} + 1) + 1, others)")
-        frame.line("part, rest = t.divided(unit, section * graded)")
-        frame.line("held = t.smaller(section, others - part * section)")
+        before = frame.at(0)
+        before.append(f"graded = i32({self._tiles(graded, tile)})")
+        before.append(f"others = i32({others})")
+        fitting = f"i64({_L2_BYTES}) // ({sizes} + 1) + 1"
+        before.append(f"section = i32(t.smaller({fitting}, i64(others)))")
+        frame.line("part, rest = t.divided(unit, i64(section) * i64(graded))")
+        frame.line("held = t.smaller(i64(section), i64(others) - i64(part) * i64(section))")
         frame.line("tile, unit = t.divided(rest, held)")
-        frame.line(f"{frame.block_first(graded)} = (graded - 1 - tile) * {tile}")
-        frame.line("unit = i32(unit + part * section)")
+        frame.line(f"{frame.block_first(graded)} = i64(graded - i32(1) - tile) * {tile}")
+        frame.line("unit = i32(unit + i32(part * section))")
 
     # Loops ------------------------------------------------------------------------------------
 
@@ -246,25 +257,55 @@ class _Emitter:
 
         Blocks take units back and forth, so that no block has the heaviest of every round.
         """
-        block = "i64(cuda.blockIdx.x)"
+        block = "i32(cuda.blockIdx.x)"
         if not self.plan.persistent:
             return [f"number = {block}", *lines]
         units = " * ".join(f"i64({self._tiles(g.axis, g.tile)})" for g in self.kernel.grid)
         return [
-            f"units = {units or 'i64(1)'}",
-            "blocks = i64(cuda.gridDim.x)",
-            "round_start = i64(0)",
+            f"units = i32({units or '1'})",
+            "round_start = i32(0)",
             f"place = {block}",
             "number = place",
             "while round_start < units:",
             *indented(["if number < units:", *indented(lines)]),
-            "    round_start = round_start + blocks",
-            "    place = blocks - 1 - place",
-            "    number = round_start + place",
+            "    round_start = i32(round_start + i32(cuda.gridDim.x))",
+            "    place = i32(i32(cuda.gridDim.x) - i32(1) - place)",
+            "    number = i32(round_start + place)",
         ]
 
+    def _checker(self) -> list[str]:
+        """Return the lines with which checkers pass the tiles of one unit on."""
+        if not self.checked:
+            return []
+        frame = self.frame
+        lines: list[str] = []
+        for loop in self.loops:
+            start, stop = self.consumer.ends[id(loop)]
+            first = frame.first(loop.axis)
+            with frame.scope([loop.axis]) as scope:
+                for operand in dict.fromkeys(_operands([self.works[id(loop)]])):
+                    if operand in self.checked:
+                        whole = self._whole(self.checked[operand].contract.condition)
+                        ring = self.consumer.shared.rings[operand]
+                        scope.lines += pass_on(frame, ring, self.plan, whole)
+            lines += [f"{first} = {start}", f"while {first} < {stop}:", *indented(scope.lines)]
+            lines.append(f"    {first} = {first} + {loop.tile}")
+        return lines
+
+    def _whole(self, condition: Expr | None) -> str | None:
+        """Return the variable that says whether the block's whole tile takes part."""
+        assert condition is not None
+        test = certain(condition, self.consumer.builder)
+        if test is None:
+            return None
+        return self.consumer.values.value(self._of_block(test)).text
+
     def _assembled(
-        self, constants: Sequence[str], producer: Sequence[str], consumer: Sequence[str]
+        self,
+        constants: Sequence[str],
+        producing: Sequence[str],
+        checking: Sequence[str],
+        consuming: Sequence[str],
     ) -> MatrixText:
         frame, plan = self.frame, self.plan
         release, claim = [], []
@@ -272,27 +313,34 @@ class _Emitter:
             given = frame.module.declare("give", f"w.release_registers({PRODUCER_REGISTERS})")
             taken = frame.module.declare("take", f"w.claim_registers({consumer_registers(plan)})")
             release, claim = [f"{given}()"], [f"{taken}()"]
-        producing = [*self._begin_rings(), *self._each_unit(producer)]
-        consuming = [*self._begin_rings(), *self.consumer.first_turn(), *self._each_unit(consumer)]
-        if self.consumer.staged:
-            # Shared memory is the block's until the last copy has read it.
-            consuming.append("w.copies_read()")
+        rings = self._begin_rings()
+        first_helper = plan.groups * GROUP_THREADS
+        check = [
+            f"    elif i32(cuda.threadIdx.x) >= i32({first_helper + WARP}):",
+            f"        checker = i32(i32(cuda.threadIdx.x) - i32({first_helper + WARP}))",
+            "        lead = i32((checker & i32(31)) == i32(0))",
+            *indented(indented([*rings, *checking])),
+        ]
         lines = [
             "shared = w.shared_base()",
             *constants,
             "if i32(cuda.threadIdx.x) == i32(0):",
-            *indented(self.consumer.shared.begin(plan.groups)),
+            *indented(self.consumer.shared.begin(plan.groups, plan.checkers)),
             "t.barrier()",
             "group = w.warp_uniform(i32(cuda.threadIdx.x) >> i32(7))",
             f"if group == i32({plan.groups}):",
             *indented(release),
-            f"    if i32(cuda.threadIdx.x) == i32({plan.groups * GROUP_THREADS}):",
-            *indented(indented(producing)),
+            f"    if i32(cuda.threadIdx.x) == i32({first_helper}):",
+            *indented(indented([*rings, *producing])),
+            *(check if checking else []),
             "else:",
             *indented(claim),
             "    leads = i32((i32(cuda.threadIdx.x) & i32(127)) == i32(0))",
-            *indented(consuming),
+            *indented([*rings, *self.consumer.first_turn(), *consuming]),
         ]
+        if self.consumer.staged:
+            # Shared memory is the block's until the last copy has read it.
+            lines.append("    w.copies_read()")
         names = ", ".join(frame.parameters.values())
         body = [f"def {frame.entry}({names}):", *indented(lines)]
         return MatrixText(
@@ -309,9 +357,13 @@ class _Emitter:
 
 
 def consumer_registers(plan: MatrixPlan) -> int:
-    """Return the registers a thread that consumers claim: what the producer's release leaves."""
-    rest = _BLOCK_REGISTERS // 128 - PRODUCER_REGISTERS
-    return min(240, rest // plan.groups // 8 * 8)
+    """Return the registers a thread that consumers claim: what the producer's release leaves.
+
+    Registers are exchanged within a block; it starts with as many as its threads have at most.
+    """
+    each = BLOCK_REGISTERS // (plan.min_blocks * plan.threads) // 8 * 8
+    rest = each * plan.threads - PRODUCER_REGISTERS * GROUP_THREADS
+    return min(240, rest // (plan.groups * GROUP_THREADS) // 8 * 8)
 
 
 def _operands(works: Iterable[LoopWork]) -> Iterator[Operand]:

@@ -11,7 +11,7 @@ The first tile has no tails before it and the last one has its own after the loo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from redlang.codegen.arguments import Extent
@@ -19,6 +19,7 @@ from redlang.codegen.cuda.access import Accesses
 from redlang.codegen.cuda.elements import Unit, rounded
 from redlang.codegen.cuda.frame import Value
 from redlang.codegen.cuda.kernel_text import Classes
+from redlang.codegen.cuda.matrix_checks import spoil
 from redlang.codegen.cuda.matrix_fills import POSITIVE, Filling, Use, filling, kind_of
 from redlang.codegen.cuda.matrix_frame import MatrixFrame
 from redlang.codegen.cuda.matrix_masks import Bounds, greatest, index_bounds, least
@@ -85,6 +86,7 @@ class Consumer(Unit):
         self.shared = SharedPlan({}, 0, 0)
         self.ends: dict[int, tuple[str, str]] = {}
         self.last_reads: dict[Operand, Loop] = {}
+        self.block_whole: Callable[[Expr], str | None] = lambda condition: None
         self.staged = staged_results(loops, kernel, plan, classes)
         self.current: LoopText | None = None
 
@@ -117,7 +119,7 @@ class Consumer(Unit):
         """Wait for the tiles that products read."""
         for operand in self._looped(products):
             ring = self.shared.rings[operand]
-            self.frame.line(f"w.barrier_wait({ring.full_barrier()}, {ring.parity})")
+            self.frame.line(f"w.barrier_wait({ring.ready_barrier()}, {ring.parity})")
 
     def _looped(self, products: Sequence[Multiply]) -> list[Operand]:
         """Return the operands of products that are copied for each tile of their loop."""
@@ -272,6 +274,7 @@ class Consumer(Unit):
                 self._moves(loop)
                 for product in late:
                     self.pack(product)
+                self._spoil(loop)
                 self._next(loop, first)
             for line in scope.lines:
                 frame.line(line)
@@ -292,6 +295,7 @@ class Consumer(Unit):
                 self._moves(loop)
                 for product in late:
                     self.pack(product)
+                self._spoil(loop)
                 self._next(loop, first)
             self._block(f"while {first} < {stop}:", scope.lines)
             self.release_whole(loop.statement)
@@ -336,6 +340,32 @@ class Consumer(Unit):
                 self.frame.line(f"w.barrier_arrive({ring.empty_barrier()}, leads)")
                 for line in ring.advance():
                     self.frame.line(line)
+
+    def _spoil(self, loop: LoopText) -> None:
+        """Make accumulators NaN where an element of a partly absent tile is and takes part."""
+        frame = self.frame
+        for product in loop.work.late:
+            condition = product.contract.condition
+            if condition is None:
+                continue
+            ring = self.shared.rings[product.right]
+            # Of the block's tile, as for checkers: what they took out is put back here.
+            whole = self.block_whole(condition) or "False"
+            value = frame.lookup(product.contract.name)
+            assert value is not None
+            noted = frame.module.declare("noted", f"w.noted({self.matrix.checkers})")
+            with frame.scope([]) as scope:
+                axes = frame.tile_axes(product.rows.type.axes)
+                visible = self._chosen(loop.axis, axes, condition, ("i32(1)", "i32(0)"), "i32")
+                frame.line(spoil(frame, product, self.matrix, value, visible))
+            self._block(
+                f"if not {whole}:",
+                [
+                    f"w.barrier_wait({ring.ready_barrier()}, {ring.parity})",
+                    f"if {noted}({ring.note()}):",
+                    *(f"    {line}" for line in scope.lines),
+                ],
+            )
 
     def _moves(self, loop: LoopText) -> None:
         """Move accumulators to the new values of what they were computed under."""
@@ -439,6 +469,20 @@ class Consumer(Unit):
         frame = self.frame
         value = frame.lookup(name)
         assert value is not None
+        texts = value, constant(fill, "f32")
+        filled = self._chosen(axis, value.axes, condition, texts, "f32")
+        frame.line(f"{value.text} = {filled.text}")
+
+    def _chosen(
+        self,
+        axis: str,
+        axes: tuple[str, ...],
+        condition: Expr | None,
+        choices: tuple[Value | str, str],
+        code: str,
+    ) -> Value:
+        """Return the first choice where an element takes part, else the second one."""
+        frame = self.frame
         bounds = Bounds() if condition is None else index_bounds(condition, axis, self.builder)
         operands = Operands()
         tests = []
@@ -454,16 +498,17 @@ class Consumer(Unit):
             tests.append(f"{columns} >= {operands.name(limit)}")
         lines: list[str] = []
         if bounds.rest is not None:
-            bare = self.values.operand_form(bounds.rest, value.axes, operands)
+            bare = self.values.operand_form(bounds.rest, axes, operands)
             (text,), setting = self.values.spelled([bare], operands)
             lines += setting.lines
             tests.append(text)
-        given = operands.name(value)
-        chosen = f"select({conjunction(tests)}, {given}, {constant(fill, 'f32')})"
-        (filled,) = self.values.mapped(
-            "masked", ["f32"], lines, [chosen], operands, value.axes, frame.depth
+        first, second = choices
+        given = first if isinstance(first, str) else operands.name(first)
+        chosen = f"select({conjunction(tests)}, {given}, {second})"
+        (found,) = self.values.mapped(
+            "masked", [code], lines, [chosen], operands, axes, frame.depth
         )
-        frame.line(f"{value.text} = {filled.text}")
+        return found
 
     def _columns(self, axis: str, operands: Operands) -> str:
         """Return the operand that counts a thread's columns from its first one on (i32)."""

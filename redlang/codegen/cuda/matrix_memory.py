@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from redlang.codegen.cuda.matrix_roles import Operand
@@ -10,6 +10,7 @@ from redlang.codegen.writer import Names
 
 _TILE_ALIGNMENT = 1024
 _BARRIER_BYTES = 8
+NOTE_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,8 @@ class Ring:
         start: Offset of the first tile, in bytes.
         full: Offset of the first of `stages` barriers that say a tile has arrived.
         empty: The same for tiles that all consumers are done with.
+        checked: The same for tiles that checkers have passed on; None without checks.
+        notes: Offset of what checkers found, a word for each warp and stage.
     """
 
     operand: Operand
@@ -31,6 +34,8 @@ class Ring:
     start: int
     full: int
     empty: int
+    checked: int | None = None
+    notes: int = 0
 
     @property
     def stage(self) -> str:
@@ -55,6 +60,19 @@ class Ring:
     def empty_barrier(self) -> str:
         """Return text of the address of the barrier of the current stage's release."""
         return self._barrier(self.empty)
+
+    def checked_barrier(self) -> str:
+        """Return text of the address of the barrier of the current stage's check."""
+        assert self.checked is not None
+        return self._barrier(self.checked)
+
+    def ready_barrier(self) -> str:
+        """Return text of the address of the barrier that consumers wait for."""
+        return self.full_barrier() if self.checked is None else self.checked_barrier()
+
+    def note(self) -> str:
+        """Return text of the address of what checkers found in the current stage."""
+        return f"shared + {self.notes} + {self.stage} * {NOTE_BYTES}"
 
     def _barrier(self, offset: int) -> str:
         if self.stages == 1:
@@ -91,7 +109,7 @@ class SharedPlan:
     staging: int
     bytes: int
 
-    def begin(self, groups: int) -> list[str]:
+    def begin(self, groups: int, checkers: int) -> list[str]:
         """Return lines with which one thread makes the barriers."""
         lines = []
         for ring in self.rings.values():
@@ -99,24 +117,34 @@ class SharedPlan:
                 offset = stage * _BARRIER_BYTES
                 lines.append(f"w.barrier_begin(shared + {ring.full + offset}, 1)")
                 lines.append(f"w.barrier_begin(shared + {ring.empty + offset}, {groups})")
+                if ring.checked is not None:
+                    line = f"w.barrier_begin(shared + {ring.checked + offset}, {checkers})"
+                    lines.append(line)
         return [*lines, "w.barriers_begun()"]
 
 
 def share(
-    operands: Iterable[Operand], stages: int, staging_bytes: int, names: Names
+    operands: Iterable[Operand],
+    stages: int,
+    staging_bytes: int,
+    checked: Container[Operand],
+    names: Names,
 ) -> SharedPlan:
     """Lay out shared memory: whole-unit operands once, looped ones in rings, then results."""
     rings: dict[Operand, Ring] = {}
     distinct = list(dict.fromkeys(operands))
     counts = [1 if operand.loop is None else stages for operand in distinct]
     staging = sum(n * operand.tile.bytes for operand, n in zip(distinct, counts, strict=True))
-    barriers = staging + staging_bytes
+    notes = staging + staging_bytes
+    barriers = notes + len(distinct) * stages * NOTE_BYTES
     start = 0
     for operand, count in zip(distinct, counts, strict=True):
         assert operand.tile.bytes % _TILE_ALIGNMENT == 0, operand
         name = names.fresh(operand.name)
         full, empty = barriers, barriers + count * _BARRIER_BYTES
-        rings[operand] = Ring(operand, name, count, start, full, empty)
+        passed = empty + count * _BARRIER_BYTES if operand in checked else None
+        rings[operand] = Ring(operand, name, count, start, full, empty, passed, notes)
         start += count * operand.tile.bytes
-        barriers += 2 * count * _BARRIER_BYTES
+        notes += count * NOTE_BYTES
+        barriers += 3 * count * _BARRIER_BYTES
     return SharedPlan(rings, staging, barriers)

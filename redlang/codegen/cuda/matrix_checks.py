@@ -1,0 +1,120 @@
+"""Products of partly absent tiles: what is absent must not show, even where the operand is not finite.
+
+An absent element of a computed operand is 0, and 0 times NaN is NaN. So tiles of the other operand
+that meet absent elements pass through *checkers*, idle warps beside the producer: they put 0 in the
+place of elements that are not finite, and leave a note. Where there is one, consumers look the
+elements up in global memory and make those results NaN in whose rows one takes part. Whole tiles
+are passed on untouched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from redlang.codegen.arguments import Extent, Stride
+from redlang.codegen.cuda.frame import Value
+from redlang.codegen.cuda.kernel_text import Address
+from redlang.codegen.cuda.matrix_frame import MatrixFrame
+from redlang.codegen.cuda.matrix_memory import Ring
+from redlang.codegen.cuda.matrix_roles import LoopWork, Multiply, Operand, unsuited
+from redlang.schedule.fragments import WARP
+from redlang.schedule.matrices import MatrixPlan
+
+
+def checked_operands(works: Sequence[LoopWork]) -> dict[Operand, Multiply]:
+    """Return the operands that meet absent elements, each with a product that reads it.
+
+    Raises:
+        UnsuitedError: One is read under several conditions.
+    """
+    found: dict[Operand, Multiply] = {}
+    for work in works:
+        for product in work.products:
+            for operand in (product.left, product.right):
+                if operand in found:
+                    other = found[operand].contract.condition
+                    if other != product.contract.condition:
+                        raise unsuited(f"{operand.name} is read under several conditions")
+            if product.contract.condition is not None:
+                if product.left is not None or product.right.loop is None:
+                    raise unsuited("a masked product of copied operands")
+                found[product.right] = product
+    for work in works:
+        for product in work.products:
+            if product.contract.condition is None and {product.left, product.right} & set(found):
+                raise unsuited("an operand of masked and unmasked products")
+    return found
+
+
+def pass_on(frame: MatrixFrame, ring: Ring, plan: MatrixPlan, whole: str | None) -> list[str]:
+    """Return lines with which checkers pass one tile on.
+
+    Args:
+        frame: The kernel's frame.
+        ring: The operand's.
+        plan: The kernel's plan.
+        whole: The variable that says whether the whole tile takes part; None if that is unknown.
+    """
+    tile = ring.operand.tile
+    dtype = frame.memories[ring.operand.map.array].dtype
+    lanes = plan.checkers * WARP
+    make = frame.module.declare("checked", f'w.checked("{dtype}", {tile.bytes}, {lanes})')
+    call = f"{make}({ring.tile()}, checker, {ring.note()})"
+    lines = [f"w.barrier_wait({ring.full_barrier()}, {ring.parity})"]
+    lines += [call] if whole is None else [f"if not {whole}:", f"    {call}"]
+    lines.append(f"w.barrier_arrive({ring.checked_barrier()}, lead)")
+    return [*lines, *ring.advance()]
+
+
+def address(frame: MatrixFrame, operand: Operand, firsts: Mapping[str, str]) -> str:
+    """Return text of the address of an operand's tile in global memory.
+
+    Args:
+        frame: The kernel's frame.
+        operand: The operand.
+        firsts: Its first index along each axis.
+    """
+    array = operand.map.array
+    terms = [frame.parameter(Address(array))]
+    size = frame.memories[array].dtype.bytes
+    for axis in operand.map.dims:
+        terms.append(f"{firsts[axis]} * {step(frame, array, axis)} * {size}")
+    return " + ".join(terms)
+
+
+def step(frame: MatrixFrame, array: str, axis: str) -> str:
+    """Return text of a stride in elements."""
+    known = frame.classes.arrays[array].strides.get(axis)
+    return f"i64({known})" if known is not None else frame.parameter(Stride(array, axis))
+
+
+def spoil(
+    frame: MatrixFrame, product: Multiply, plan: MatrixPlan, value: Value, visible: Value
+) -> str:
+    """Return the line that makes accumulators NaN where an element is not finite and takes part.
+
+    Args:
+        frame: The kernel's frame.
+        product: The product.
+        plan: The kernel's plan.
+        value: Its accumulators.
+        visible: 1 for each element of the computed operand that takes part, else 0 (i32).
+    """
+    array = product.right.map.array
+    dtype = frame.memories[array].dtype
+    columns, contracted = plan.width(product.column), plan.width(product.over)
+    firsts = {axis: frame.first(axis) for axis in product.right.map.dims}
+    first = address(frame, product.right, firsts)
+    rows_first = [
+        all(frame.order.index(row) < frame.order.index(axis) for row, _ in plan.rows)
+        for axis in (product.column, product.over)
+    ]
+    make = frame.module.declare(
+        "spoiled", f'w.spoiled("{dtype}", {columns}, {contracted}, {rows_first[0]}, {rows_first[1]})'
+    )
+    steps = ", ".join(step(frame, array, axis) for axis in (product.over, product.column))
+    left = ", ".join(
+        f"t.clamped({frame.parameter(Extent(axis))} - {firsts[axis]})"
+        for axis in (product.over, product.column)
+    )
+    return f"{value.text} = {make}({value.text}, {visible.text}, {first}, {steps}, {left})"

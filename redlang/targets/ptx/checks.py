@@ -1,0 +1,196 @@
+"""Elements of shared tiles that are not finite: taken out, and found again."""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from redlang.schedule.fragments import Place
+from redlang.targets.ptx.inline import (
+    F32,
+    I16,
+    I32,
+    I64,
+    Context,
+    Intrinsic,
+    NumbaType,
+    Values,
+    asm,
+    define,
+    instruction,
+    pack,
+    tile_type,
+    unpack,
+)
+from redlang.targets.ptx.shared import load_at
+
+EXPONENTS = {"bf16": 0x7F80, "f16": 0x7C00}
+"""The bits of the exponent: all of them set where a number is not finite."""
+_PIECE = 16
+_WORD = 4
+_BOTH = 0x00010001
+_WORD_BITS = 32
+
+
+def checked(dtype: str, size: int, threads: int) -> Intrinsic:
+    """Return `check(tile, thread, note)`: put 0 where elements of a shared tile are not finite.
+
+    The note, a word for each warp of the `threads` that share the work, becomes 1 if this warp
+    found any, else 0. The loop is one statement: the producer's group has few registers.
+    """
+    exponent = EXPONENTS[dtype] * _BOTH
+    # Added to an exponent, it carries into the sign's place where all bits are set.
+    lowest = (EXPONENTS[dtype] & -EXPONENTS[dtype]) * _BOTH
+    words = range(4)
+    vector = ", ".join(f"w{i}" for i in words)
+    flags = [f"and.b32 f{i}, w{i}, {exponent}; add.u32 f{i}, f{i}, {lowest};" for i in words]
+    clean = [
+        f"shr.u32 f{i}, f{i}, 15; and.b32 f{i}, f{i}, {_BOTH}; mul.lo.u32 f{i}, f{i}, 0xFFFF; "
+        f"not.b32 f{i}, f{i}; and.b32 w{i}, w{i}, f{i};"
+        for i in words
+    ]
+    lines = [
+        ".reg .pred more, plain; .reg .b32 at, end, found, any, w<4>, f<4>;",
+        f"mov.b32 found, 0; mad.lo.u32 at, $1, {_PIECE}, $0; add.u32 end, $0, {size};",
+        "setp.ge.u32 more, at, end; @more bra done${:uid};",
+        "again${:uid}:",
+        # Quotes inside of a quoted text.
+        r'.pragma \22nounroll\22;',
+        f"ld.shared.v4.b32 {{{vector}}}, [at];",
+        *flags,
+        "or.b32 any, f0, f1; or.b32 any, any, f2; or.b32 any, any, f3;",
+        f"and.b32 any, any, {0x8000 * _BOTH}; setp.eq.u32 plain, any, 0;",
+        "@plain bra next${:uid};",
+        *clean,
+        f"st.shared.v4.b32 [at], {{{vector}}}; mov.b32 found, 1;",
+        "next${:uid}:",
+        f"add.u32 at, at, {threads * _PIECE}; setp.lt.u32 more, at, end; @more bra again${{:uid}};",
+        "done${:uid}:",
+        "bar.warp.sync -1; setp.ne.b32 more, found, 0; vote.sync.any.pred more, more, -1;",
+        "selp.b32 found, 1, 0, more;",
+        f"shr.u32 at, $1, 5; mad.lo.u32 at, at, {_WORD}, $2; st.shared.b32 [at], found;",
+        "fence.proxy.async.shared::cta; bar.warp.sync -1;",
+    ]
+    text = "{ " + " ".join(lines) + " }"
+    kinds = ("u32", "u32", "u32")
+    return instruction("checked", "void", kinds, text, "r,r,r,~{memory}", effect=True)
+
+
+def noted(warps: int) -> Intrinsic:
+    """Return `any(note)`: whether a warp found something (i32)."""
+
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
+        words = [load_at(builder, values[0], 4 * warp, "i32", 1)[0] for warp in range(warps)]
+        total = words[0]
+        for word in words[1:]:
+            total = builder.or_(total, word)
+        return asm(
+            builder, I32, "shfl.sync.idx.b32 $0, $1, 0, 31, -1;", "=r,r", [total], effect=True
+        )
+
+    return define("noted", "i32", ("u32",), generate)
+
+
+def spoiled(
+    dtype: str, columns: int, contracted: int, rows_first: bool, visible_first: bool
+) -> Intrinsic:
+    """Return a function that makes accumulators NaN where an element is not finite and shows.
+
+    Its arguments: the accumulators, the left operand's visibility (1 or 0), the address of the
+    right operand's first element, its strides along the contracted axis and the columns in
+    elements, and how many elements there are along both.
+    """
+    exponent = EXPONENTS[dtype]
+    count, flags = columns // 2, contracted // 2
+
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
+        b = builder
+
+        def number(value: int) -> ir.Constant:
+            return ir.Constant(I32, value)
+
+        given, visible, first, step, column_step, left, columns_left = values
+        shown = unpack(b, visible, flags)
+        lane = asm(b, I32, "mov.u32 $0, %laneid;", "=r", [])
+        own = b.mul(b.and_(lane, number(3)), number(2))
+        packed = _packed(b, shown, contracted, visible_first)
+        before = unpack(b, given, count)
+        entry = b.block
+        head, body, done = (b.append_basic_block(n) for n in ("spoil", "row", "spoiled"))
+        b.branch(head)
+        b.position_at_end(head)
+        row = b.phi(I32)
+        row.add_incoming(number(0), entry)
+        held = [b.phi(F32) for _ in before]
+        for phi, value in zip(held, before, strict=True):
+            phi.add_incoming(value, entry)
+        last = b.select(b.icmp_signed("<", left, number(contracted)), left, number(contracted))
+        b.cbranch(b.icmp_signed("<", row, last), body, done)
+        b.position_at_end(body)
+        shows = [_bit(b, lane, row, packed[half]) for half in (0, 1)]
+        start = b.add(first, b.mul(b.mul(b.sext(row, I64), step), ir.Constant(I64, 2)))
+        found = list(held)
+        nan = ir.Constant(F32, float("nan"))
+        for block in range(columns // 8):
+            for x in (0, 1):
+                place = b.add(own, number(8 * block + x))
+                inside = b.icmp_signed("<", place, columns_left)
+                place = b.select(inside, place, number(0))
+                at = b.mul(b.mul(b.sext(place, I64), column_step), ir.Constant(I64, 2))
+                text = "ld.global.nc.b16 $0, [$1];"
+                bits = asm(b, I16, text, "=h,l", [b.add(start, at)], effect=True)
+                bits = b.and_(b.zext(bits, I32), number(exponent))
+                bad = b.and_(b.icmp_unsigned("==", bits, number(exponent)), inside)
+                for half in (0, 1):
+                    index = Place(half, block, x).index(columns, rows_first=rows_first)
+                    found[index] = b.select(b.and_(bad, shows[half]), nan, found[index])
+        row.add_incoming(b.add(row, number(1)), b.block)
+        for phi, value in zip(held, found, strict=True):
+            phi.add_incoming(value, b.block)
+        b.branch(head)
+        b.position_at_end(done)
+        return pack(b, held)
+
+    fragment = tile_type("f32", count)
+    kinds = [fragment, tile_type("i32", flags), "i64", "i64", "i64", "i32", "i32"]
+    return define("spoiled", fragment, kinds, generate)
+
+
+def _packed(
+    b: ir.IRBuilder, shown: list[ir.Value], contracted: int, rows_first: bool
+) -> list[list[ir.Value]]:
+    """Return the visibility of a thread's elements as words of bits, for each of its two rows."""
+    rows = []
+    for half in (0, 1):
+        words: list[ir.Value] = []
+        for at in range(contracted // 4):
+            block, x = divmod(at, 2)
+            flag = shown[Place(half, block, x).index(contracted, rows_first=rows_first)]
+            shifted = b.shl(flag, ir.Constant(I32, at % _WORD_BITS))
+            if at % _WORD_BITS:
+                words[-1] = b.or_(words[-1], shifted)
+            else:
+                words.append(shifted)
+        rows.append(words)
+    return rows
+
+
+def _bit(b: ir.IRBuilder, lane: ir.Value, row: ir.Value, words: list[ir.Value]) -> ir.Value:
+    """Return whether the element `row` of the contracted axis shows: some lane of the quad knows."""
+
+    def number(value: int) -> ir.Constant:
+        return ir.Constant(I32, value)
+
+    at = b.or_(b.shl(b.lshr(row, number(3)), number(1)), b.and_(row, number(1)))
+    word = words[0]
+    for place, other in enumerate(words[1:], 1):
+        there = b.icmp_unsigned(">=", at, number(place * _WORD_BITS))
+        word = b.select(there, other, word)
+    holder = b.or_(b.and_(lane, number(28)), b.and_(b.lshr(row, number(1)), number(3)))
+    text = "shfl.sync.idx.b32 $0, $1, $2, 31, -1;"
+    found = asm(b, I32, text, "=r,r,r", [word, holder], effect=True)
+    bit = b.and_(b.lshr(found, b.and_(at, number(_WORD_BITS - 1))), number(1))
+    return b.icmp_unsigned("!=", bit, number(0))
