@@ -17,18 +17,21 @@ from redlang.codegen import reductions
 from redlang.codegen.arguments import Arguments, Buffer, arrange, row_major
 from redlang.codegen.confine import confined
 from redlang.codegen.kernels import Tree, build_tree
+from redlang.codegen.multiply import write_product
 from redlang.codegen.nesting import MANNERS, For, If, Leaf, Multiply, Node, Tiles
 from redlang.codegen.places import Places, Range
-from redlang.codegen.products import product_axes
+from redlang.codegen.products import is_plain
 from redlang.codegen.scalars import spell
 from redlang.codegen.steps import Assign, Begin, Step
 from redlang.codegen.writer import Writer
-from redlang.ir import loops
-from redlang.ir.program import Expr, Index, Load, Ref
+from redlang.ir import loops, walk
+from redlang.ir.program import Expr, Load
 from redlang.source import SourceText
 
-# Elements that a loop adds up in one go; an accumulator of a vectorised loop sees a 32nd of them.
+# Elements that a loop adds up in one go: accumulators of a vectorised loop see a 32nd of them each,
+# so that the error of a sum stays within (64 + log2 n) units of its terms.
 SUM_BLOCK = 4096
+SCALAR_SUM_BLOCK = 128
 # Elements that a search looks over at once for one that matters.
 SEARCH_BLOCK = 64
 
@@ -180,7 +183,8 @@ class KernelEmitter:
                 case If(condition, then, otherwise):
                     self.choice(condition, then, otherwise)
                 case Multiply(contract):
-                    self.multiply(contract)
+                    self.multiplies = True
+                    write_product(contract, self.at)
 
     def step(self, step: Step) -> None:
         """Write a step at the current indices."""
@@ -260,17 +264,19 @@ class KernelEmitter:
         if part is None:
             self._loop(node.axis, node.body, current.first, current.stop)
             return
-        begin, end = (at.names.fresh(f"{node.axis}_{word}") for word in ("from", "to"))
-        lows = ", ".join([current.first, *(spell(bound, at) for bound in part.stretch.first)])
-        highs = ", ".join([current.stop, *(spell(bound, at) for bound in part.stretch.stop)])
-        low = f"max({lows})" if part.stretch.first else lows
-        high = f"min({highs})" if part.stretch.stop else highs
-        self.writer.line(f"{begin} = min({low}, {current.stop})")
-        self.writer.line(f"{end} = max({high}, {begin})")
-        if part.outside:
-            self._loop(node.axis, part.outside, current.first, begin)
+        begin, end = current.first, current.stop
+        if part.stretch.first:
+            bounds = ", ".join(spell(bound, at) for bound in part.stretch.first)
+            begin = at.names.fresh(f"{node.axis}_from")
+            self.writer.line(f"{begin} = min(max({current.first}, {bounds}), {current.stop})")
+            if part.outside:
+                self._loop(node.axis, part.outside, current.first, begin)
+        if part.stretch.stop:
+            bounds = ", ".join(spell(bound, at) for bound in part.stretch.stop)
+            end = at.names.fresh(f"{node.axis}_to")
+            self.writer.line(f"{end} = max(min({current.stop}, {bounds}), {begin})")
         self._loop(node.axis, part.inside, begin, end)
-        if part.outside:
+        if part.outside and part.stretch.stop:
             self._loop(node.axis, part.outside, end, current.stop)
 
     def _loop(self, axis: str, body: list[Node], first: str, stop: str) -> None:
@@ -288,7 +294,7 @@ class KernelEmitter:
             return
         capacity = self.at.range_of(axis).capacity
         folds = [fold for fold in folds if fold.op in reductions.FREE]
-        size = min((reductions.FREE[f.op] or SUM_BLOCK for f in folds if _is_bounded(f)), default=0)
+        size = min((self._most(f, axis) for f in folds if _is_bounded(f)), default=0)
         if size and (not isinstance(capacity, int) or capacity > size):
             block = self.at.names.fresh(f"{axis}_block")
             with self.writer.loop(f"for {block} in range({first}, {stop}, {size}):"):
@@ -323,6 +329,16 @@ class KernelEmitter:
         for fold in parts:
             reductions.join(fold, [own[name] for name in fold.names], at)
 
+    def _most(self, fold: loops.Fold, axis: str) -> int:
+        """Return how many elements of a bounded fold a loop takes in one go."""
+        if fold.op != "sum":
+            return reductions.FREE[fold.op]
+        loads = [n for e in fold.values for n in walk.nodes(e) if isinstance(n, Load)]
+        moving = [load for load in loads if axis in load.type.axes]
+        unit = self.at.arguments.unit
+        adjacent = all(is_plain(load) and unit.get(load.array) == axis for load in moving)
+        return SUM_BLOCK if adjacent else SCALAR_SUM_BLOCK
+
     def _continues(self, fold: loops.Fold, axis: str) -> bool:
         """Say whether a loop over another axis of the fold is open."""
         return any(other != axis and other in self.at.indices for other in fold.over)
@@ -345,84 +361,6 @@ class KernelEmitter:
                 at.inside(axis, at.names.fresh(axis), block, end),
             ):
                 self.nodes(body)
-
-    # Matrix products -------------------------------------------------------------------------
-
-    def multiply(self, contract: loops.Contract) -> None:
-        """Write a matrix product, with loops over all axes but one of rows, columns and depth."""
-        self.multiplies = True
-        self.writer.origin(contract.left.span)
-        axes = product_axes(contract)
-
-        def free(group: tuple[str, ...]) -> list[str]:
-            return [axis for axis in group if axis not in self.at.indices]
-
-        rows, columns, depth = free(axes.rows), free(axes.columns), free(contract.over)
-        looped = [*free(axes.batch), *rows[:-1], *columns[:-1], *depth[:-1]]
-        matrix = tuple(group[-1] if group else None for group in (rows, columns, depth))
-        started = ["True"] if contract.accumulate else []
-        self._product_loops(contract, looped, matrix, started)
-
-    def _product_loops(
-        self,
-        contract: loops.Contract,
-        looped: list[str],
-        matrix: tuple[str | None, ...],
-        started: list[str],
-    ) -> None:
-        at = self.at
-        if looped:
-            axis, *rest = looped
-            current, index = at.range_of(axis), at.names.fresh(axis)
-            if axis in contract.over:
-                started = [*started, f"{index} > {current.first}"]
-            with at.inside(axis, index, current.first, current.stop):
-                self._product_loops(contract, rest, matrix, started)
-            return
-        rows, columns, depth = matrix
-        lengths = ["1" if axis is None else at.range_of(axis).length for axis in matrix]
-        left = self._operand(contract.left, rows, depth)
-        right = self._operand(contract.right, depth, columns)
-        target = self._operand(Ref(contract.name, contract.type), rows, columns)
-        add = "True" if "True" in started else " or ".join(started) or "False"
-        parts = [*lengths, *left, *right, *target[:2], add, "to_u64(space)"]
-        self.writer.line(f"gemm({', '.join(parts)})")
-
-    def _operand(self, operand: Expr, row: str | None, column: str | None) -> list[str]:
-        """Return a pointer to an operand's first element and its strides along two axes."""
-        if isinstance(operand, Load):
-            return self._array_operand(operand, row, column)
-        assert isinstance(operand, Ref)
-        at, terms = self.at, []
-        strides = {row: "0", column: "0"}
-        pointer = at.buffer(operand.name)
-        for axis, inner in at.layout(operand.name):
-            if axis in strides:
-                strides[axis] = " * ".join(inner) or "1"
-            else:
-                first = at.range_in(operand.name, axis).first
-                terms.append(" * ".join([f"({at.index(axis)} - {first})", *inner]))
-        base = f"offset({pointer}, {' + '.join(terms)})" if terms else pointer
-        return [base, strides[row], strides[column]]
-
-    def _array_operand(self, load: Load, row: str | None, column: str | None) -> list[str]:
-        at = self.at
-        strides = {row: "0", column: "0"}
-        here = {}
-        for axis, part in zip(at.axes[load.array], load.subscripts, strict=True):
-            assert isinstance(part, Index)
-            if part.axis in strides:
-                strides[part.axis] = at.stride(load.array, axis)
-                here[axis] = at.range_of(part.axis).first
-            else:
-                here[axis] = at.index(part.axis)
-        terms = at.terms(load.array, here).values()
-        base = (
-            f"offset({at.array(load.array)}, {' + '.join(terms)})"
-            if terms
-            else at.array(load.array)
-        )
-        return [base, strides[row], strides[column]]
 
 
 def _is_bounded(fold: loops.Fold) -> bool:

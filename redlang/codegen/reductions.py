@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from redlang.codegen.places import Places
 from redlang.codegen.scalars import converted, number, spell
 from redlang.ir import loops, walk
 from redlang.ir.program import Apply, Expr, Monoid, Ref
 from redlang.ir.types import BOOL, I64, DType
-
-if TYPE_CHECKING:
-    from redlang.codegen.places import Places
-
 
 FREE: dict[str, int] = {
     **dict.fromkeys(("sum", "prod", "max", "min", "any", "all", "count"), 0),
@@ -146,7 +141,7 @@ def _scaled_product(step: loops.Fold, to: Places) -> None:
     if step.condition is not None:
         text = f"select({to.typed(step.condition, BOOL)}, {text}, {number(1, dtype)})"
     value = to.keep(text)
-    if to.is_local(mantissa) and mantissa in to.standing_in:
+    if mantissa in to.standing_in:
         to.write(mantissa, f"product_multiply({to.read(mantissa)}, fraction({value}))")
         to.write(power, f"{to.read(power)} + exponent({value})")
     else:

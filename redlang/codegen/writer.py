@@ -87,6 +87,9 @@ class Writer:
         """Say which source line the following lines come from, unless it was the last one named."""
         if self.source is None or span.start == span.stop:
             return
+        if span.stop > len(self.source.text):
+            # Equal programs share what is derived from them, and with it the spans of the first.
+            return
         number, _ = self.source.position(span.start)
         if number == self._origin:
             return

@@ -41,3 +41,9 @@ def test_each_source_line_is_named_when_it_begins():
         writer.origin(Span(start, start + 1))
         writer.line("code")
     assert writer.lines() == ["# 6: y = x + 1", "code", "code", "# 7: return y", "code"]
+
+
+def test_a_place_outside_of_the_text_is_passed_over():
+    writer = Writer(SourceText("def f(x):\n    return x\n"))
+    writer.origin(Span(500, 510))
+    assert writer.lines() == []
