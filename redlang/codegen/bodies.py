@@ -217,4 +217,15 @@ def _shown_slots(
                     more = [a for a in node.type.axes if a not in types[node.name].axes]
                     if more:
                         found[node.name] = more[-1]
+    return found or _merged_slots(kernel)
+
+
+def _merged_slots(kernel: loops.Kernel) -> dict[str, str]:
+    """Return the slot axis of lists in a kernel that only merges those of others."""
+    grid = {grid.axis for grid in kernel.grid}
+    found: dict[str, str] = {}
+    for statement in statements(kernel.body):
+        if isinstance(statement, loops.Combine) and statement.op == "topk":
+            more = [axis for axis in statement.types[0].axes if axis not in grid]
+            found |= dict.fromkeys(statement.names, more[-1]) if more else {}
     return found
