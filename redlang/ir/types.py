@@ -29,6 +29,14 @@ class DType:
     def __str__(self) -> str:
         return self.name
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Come back from a pickle, such as the disk cache's, as the one object of that name."""
+        return _named, (self.name,)
+
+
+def _named(name: str) -> DType:
+    return DTYPES[name]
+
 
 BOOL = DType("bool", "bool", 1)
 I8, I16, I32, I64 = (DType(f"i{n}", "int", n) for n in (8, 16, 32, 64))

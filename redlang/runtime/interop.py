@@ -224,8 +224,10 @@ class _Marks(dict[type, Callable[[Any], Hashable]]):
 
     def __missing__(self, kind: type) -> Callable[[Any], Hashable]:
         library = library_of(kind)
-        # A masked array is an ndarray whose dtype says nothing of its mask.
-        native = library is not None and not issubclass(kind, np.ma.MaskedArray)
+        # A masked array is an ndarray whose dtype says nothing of its mask. NumPy loads the module
+        # when it is first named, which no call should wait for.
+        masked: Any = sys.modules.get("numpy.ma")
+        native = masked is None or not issubclass(kind, masked.MaskedArray)
         mark = library.mark if library is not None and native else _mark_foreign
         self[kind] = mark
         return mark

@@ -94,6 +94,8 @@ class _Chooser:
         self.extra = [a for a in program.ordered(self.all_axes) if a not in nest.base]
         stored = _unique(axis for n in nest.results for axis in program.results[n].axes)
         self.mapped = [a for a in stored if a not in nest.base and a not in self.extra]
+        # The slots of a top-k list are few, and no axis of the data.
+        self.slots = {d.value.new_axis for d in program.definitions if isinstance(d.value, Reduce)}
         self.sides = self._contraction_sides()
         self.rows = frozenset[str]().union(*self.sides)
 
@@ -162,7 +164,8 @@ class _Chooser:
     def _stream_tile(self, axis: str) -> int:
         if self.rows:
             return CONTRACT_STREAM if axis in self.rows else 2 * RESIDENT_COLUMNS
-        order = [a for a in _unique([*self.swept, *self.mapped]) if a not in self.extra]
+        looped = [a for a in _unique([*self.swept, *self.mapped]) if a not in self.extra]
+        order = [a for a in looped if a not in self.slots]
         fast_in_grid = self._fast_axis() in self.nest.base
         if axis in order[:-1]:
             return STRIDED_TILE if fast_in_grid else 1
@@ -178,7 +181,7 @@ class _Chooser:
             side = next((side for side in self.sides if axis in side), frozenset[str]())
             budget = CONTRACT_ROWS
             for other in reversed([a for a in self.nest.base if a in side]):
-                tile = min(budget, _power_above(self.extents[other]))
+                tile = min(budget, _row_class(self.extents[other]))
                 if other == axis:
                     return tile
                 budget = max(1, budget // tile)
@@ -222,6 +225,11 @@ class _Chooser:
 
 def _unique(axes: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(axes))
+
+
+def _row_class(extent: int) -> int:
+    """Return a tile for rows of this extent: one of 1, 8 and 64, so that lengths share code."""
+    return 1 if extent <= 1 else 8 if extent <= 8 else 64
 
 
 def _power_above(extent: int) -> int:
