@@ -16,6 +16,12 @@ settings.register_profile("steady", deadline=None, derandomize=True, database=No
 settings.load_profile("steady" if os.environ.get("CI") else "default")
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--renew-golden", action="store_true", help="write the golden files instead of comparing"
+    )
+
+
 def pytest_configure(config):
     """Give one run, all its processes together, a cache of its own: what is compiled is compiled
     by the code that is tested, once."""
