@@ -18,3 +18,15 @@ def test_example_is_right(path, capsys):
     assert "largest" in capsys.readouterr().out
     # f32 with sums of a few thousand terms; relative where the example says so.
     assert difference < 2e-4
+
+
+NOTEBOOKS = sorted(Path(__file__).parents[2].joinpath("examples", "notebooks").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_runs_as_a_script(path, capsys):
+    runpy.run_path(str(path))
+    printed = capsys.readouterr().out
+    for line in printed.splitlines():
+        if line.startswith("largest difference:"):
+            assert float(line.split()[-1]) < 1e-5
