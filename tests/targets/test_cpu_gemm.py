@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redlang.targets.cpu_registers import product_bytes, register_tile
-from tests.targets.cpu_running import run
+from redlang.targets import cpu_gemm
+from redlang.targets.cpu_registers import RegisterTile, product_bytes, register_tile
+from tests.targets.cpu_running import compiled, run
 
 TEXT = """
 def k(addresses, ints, floats, lo, hi, scratch):
@@ -75,6 +76,18 @@ def check(rng, dtype, m, n, k, left, right, accumulate):
     tolerance = (k + 4) * np.finfo(DTYPES[dtype]).eps * scale
     assert np.all(np.abs(wide[:, :n] - exact) <= tolerance)
     np.testing.assert_array_equal(wide[:, n:], before[:, n:])
+
+
+@pytest.mark.parametrize(("width", "rows"), [(64, 12), (16, 12), (16, 6)])
+def test_tiles_of_other_machines_compute_the_same(width, rows, rng, monkeypatch):
+    # LLVM splits vectors that this machine does not have.
+    tiles = {d: RegisterTile(s, width // s, rows, 2, 32) for d, s in (("f32", 4), ("f64", 8))}
+    monkeypatch.setattr(cpu_gemm, "register_tile", tiles.get)
+    compiled.cache_clear()
+    for dtype in DTYPES:
+        for right in LAYOUTS:
+            check(rng, dtype, 25, 37, 70, "rows", right, accumulate=False)
+    compiled.cache_clear()
 
 
 def test_nan_and_infinity_spread_as_in_a_sum(rng):
