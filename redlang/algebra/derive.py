@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeAlias
 
 from redlang.algebra.monotone import Hoisted, NotMonotone, hoist
-from redlang.algebra.operators import SWAPPED
+from redlang.algebra.operators import SWAPPED, Sign
 from redlang.algebra.separate import NotSeparable, Separation
 from redlang.algebra.sharing import canonical, conjuncts
 from redlang.algebra.signs import Signs
@@ -216,7 +216,8 @@ def _check_shifts(
     """
     weight = Phi(carried.top.element, carried.top.maximum, (), (), None, carried.top.dtype)
     for shift in carried.term.shifts:
-        if own_weight(shift, weight, view, signs) or _is_mean(shift, view, sums):
+        near = signs.of(shift.context) is Sign.ZERO
+        if near or own_weight(shift, weight, view, signs) or _is_mean(shift, view, sums):
             continue
         raise Declined(
             f"stability: {view.text(shift.element)} - {view.text(shift.context)} has a weight of "

@@ -91,8 +91,8 @@ class _Fuser:
 
     def _place(self, name: str) -> None:
         """Put a stage into the sweep of what it reads, or into a later one."""
-        joined = () if self.mode == "never" else self.groups.latest_read(name)
-        if joined and self._carry(name, joined):
+        joined = self.groups.latest_read(name)
+        if joined and self._may_carry(name, joined) and self._carry(name, joined):
             return
         stage = self._stage(name, ())
         self.plans[name] = Plain(stage)
@@ -102,6 +102,18 @@ class _Fuser:
             self._check_laws(stage, stage.reduce.monoid)
         alike = self.groups.independent(name)
         self.groups.join(name, (alike,) if alike else ())
+
+    def _may_carry(self, name: str, groups: tuple[Group, ...]) -> bool:
+        """Return whether the mode admits that a stage is carried.
+
+        The rest of a mean is no result that anybody waits for: what reads only rests of a sweep is
+        carried with them in any mode.
+        """
+        if self.mode != "never":
+            return True
+        together = {stage for group in groups for stage in group.stages}
+        rests = {mean.rest for mean in self.means}
+        return self.dependences.reads(name) & together <= rests
 
     def _carry(self, name: str, groups: tuple[Group, ...]) -> bool:
         """Carry a stage with the groups that it reads, which become one; return success."""

@@ -17,6 +17,7 @@ from redlang.algebra.operators import LAWS, NONNEGATIVE, NONPOSITIVE, Sign
 from redlang.algebra.separate import NotSeparable, Separation
 from redlang.algebra.signs import Signs
 from redlang.algebra.terms import View
+from redlang.ir.monotony import WRAPPING, is_small
 from redlang.ir.program import Apply, Cast, Expr, Literal
 
 
@@ -86,6 +87,9 @@ class _Hoist:
     def of(self, expr: Expr) -> Hoisted:
         if self.view.fixed(expr):
             return Hoisted(expr, lambda g: g)
+        if expr.type.dtype.kind in ("int", "uint") and isinstance(expr, Apply):
+            if expr.op in WRAPPING and not is_small(expr):
+                raise NotMonotone("integers wrap, which keeps no order", expr)
         for attempt in (self._sum, self._product):
             hoisted = attempt(expr)
             if hoisted is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from redlang.algebra.derive import Plain, StagePlan, Transported
+from redlang.algebra.operators import Sign
 from redlang.algebra.sharing import canonical
 from redlang.algebra.signs import Signs
 from redlang.algebra.terms import Shift, View, factors_of, without
@@ -31,6 +32,8 @@ def related_centres(plans: Sequence[StagePlan], view: View, signs: Signs) -> lis
             if exponential is not None:
                 shifts.append(Shift(exponential.element, exponential.context))
             for shift in shifts:
+                if signs.of(shift.context) is Sign.ZERO:
+                    continue
                 for name in walk.refs(shift.context) & sums.keys():
                     centre = _centre(shift, sums[name], view, signs)
                     if centre is not None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from redlang.algebra.operators import ANY, FOLDED_SIGNS, LAWS, NONNEGATIVE, Sign
 from redlang.ir import walk
+from redlang.ir.monotony import WRAPPING, is_small
 from redlang.ir.program import (
     Apply,
     Cast,
@@ -18,6 +19,9 @@ from redlang.ir.program import (
     Ref,
     Size,
 )
+
+_FAR = frozenset({"sum", "prod", "max", "min", "topk"})
+"""Integers that wrap, and the one furthest from all others, which is the maximum of none."""
 
 
 class Signs:
@@ -35,6 +39,8 @@ class Signs:
                 if isinstance(value, Reduce):
                     rule = FOLDED_SIGNS.get(value.op)
                     first = rule(self.of(value.operand)) if rule else ANY
+                    if value.types[0].dtype.kind == "int" and value.op in _FAR:
+                        first = ANY
                     self._names.update(dict.fromkeys(definition.names[1:], ANY))
                     self._names[definition.names[0]] = first
                 else:
@@ -72,6 +78,10 @@ class Signs:
                 return ANY
             case Ref(name):
                 return self._names.get(name, ANY)
+            case Apply(op) if node.type.dtype.kind == "int" and op in WRAPPING:
+                if not is_small(node):
+                    return ANY
+                return LAWS[op].sign(*parts)
             case Apply("mul", (left, right)) if left is right or left == right:
                 return LAWS["abs"].sign(parts[0])
             case Apply("pow", (_, Literal(exponent))) if exponent in (2, 4, 6, 8):

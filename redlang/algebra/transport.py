@@ -20,6 +20,7 @@ from itertools import product
 from math import comb
 from typing import Literal, TypeAlias
 
+from redlang.algebra.operators import Sign
 from redlang.algebra.sharing import canonical
 from redlang.algebra.signs import Signs
 from redlang.algebra.terms import Factor, Rotation, Shift, Term, View
@@ -45,8 +46,8 @@ class Centre:
 
     Attributes:
         element: What is shifted.
-        weight: The weight, a phi without shifts; None for the origin, which never moves
-            (integers are exact wherever they are centred).
+        weight: The weight, a phi without shifts; None for the origin, which never moves: integers
+            are exact wherever they are centred, and a rest of a mean is near 0 already.
     """
 
     element: Expr
@@ -156,6 +157,9 @@ def _centre(shift: Shift, weight: Phi, dtype: DType, view: View, signs: Signs) -
     if dtype.kind != "float":
         return Centre(shift.element, None, dtype)
     element = view.build.convert(shift.element, dtype)
+    if signs.of(shift.context) is Sign.ZERO:
+        # The rest of a mean that was subtracted already: the element lies about the origin.
+        return Centre(element, None, dtype)
     if not own_weight(shift, weight, view, signs):
         weight = replace(weight, element=None, maximum=None)
     return Centre(element, weight, dtype)
