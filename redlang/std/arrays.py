@@ -153,7 +153,7 @@ class LibraryFunction:
         names = [f"result_{number}" for number in range(len(results))]
         quoted = ", ".join(f'"{result}"' for result in results)
         text = (
-            f"def {self.__name__}_of_arrays({', '.join(signature)}) -> "
+            f"def {self.__name__}({', '.join(signature)}) -> "
             f"{quoted if len(results) == 1 else f'({quoted})'}:\n"
             f"    {', '.join(names)} = library[{', '.join(axes)}]({', '.join(passed)})\n"
             f"    return {', '.join(names)}\n"
