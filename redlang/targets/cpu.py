@@ -47,11 +47,11 @@ class ObjectCode:
     """Machine code of one text, for this kind of machine.
 
     Attributes:
-        code: A relocatable object file.
-        symbols: From entry points to symbols in it.
+        code: Relocatable object files.
+        symbols: From entry points to symbols in them.
     """
 
-    code: bytes = field(repr=False)
+    code: tuple[bytes, ...] = field(repr=False)
     symbols: tuple[tuple[str, str], ...]
 
 
@@ -101,7 +101,8 @@ def load(built: ObjectCode) -> Module:
     with _lock:
         _link_c_library()
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
-        engine.add_object_file(llvm.ObjectFileRef.from_data(built.code))
+        for code in built.code:
+            engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
         addresses = {entry: engine.get_function_address(symbol) for entry, symbol in built.symbols}
     assert all(addresses.values())

@@ -147,19 +147,13 @@ _VOCABULARY = vocabulary()
 
 def compile_entries(
     text: str, entries: tuple[str, ...], filename: str
-) -> tuple[bytes, tuple[tuple[str, str], ...]]:
-    """Compile entry points of a text; return an object file and each entry's symbol."""
+) -> tuple[tuple[bytes, ...], tuple[tuple[str, str], ...]]:
+    """Compile entry points of a text; return an object file for each, and its symbol by name."""
     namespace = dict(_VOCABULARY)
     exec(compile(text, filename, "exec"), namespace)
     compiled = [_compile(namespace[entry]) for entry in entries]
-    library, *others = [function._library for function in compiled]
     symbols = tuple((entry, f.native_name) for entry, f in zip(entries, compiled, strict=True))
-    if not others:
-        return library._get_compiled_object(), symbols
-    module = library._final_module.clone()
-    for other in others:
-        module.link_in(other._final_module, preserve=True)
-    return library.codegen._tm.emit_object(module), symbols
+    return tuple(function._library._get_compiled_object() for function in compiled), symbols
 
 
 class _Pipeline(CompilerBase):
