@@ -125,14 +125,17 @@ def about(name: str, problem: str, hint: str = "") -> ArgumentError:
     return ArgumentError(f"{name} {problem}", hint=hint)
 
 
-def _array(name: str, value: object) -> Argument:
+def _array(name: str, value: object, *, stored: bool = False) -> Argument:
     library = library_of(type(value))
     if library is None:
         if isinstance(value, bool | int | float | np.generic):
-            raise about(name, f"is {value!r}, and must be an array", f"pass np.asarray({name})")
+            hint = "results need memory" if stored else f"pass np.asarray({name})"
+            raise about(name, f"is {value!r}, and must be an array", hint)
         hint = "pass a NumPy, torch or CuPy array, or one with __dlpack__"
         if isinstance(value, list | tuple):
-            hint = f"pass np.asarray({name})"
+            hint = "pass the arrays themselves" if stored else f"pass np.asarray({name})"
+        if type(value).__name__ == "PyCapsule":
+            hint = "pass the array that the capsule is of, which has __dlpack__"
         raise about(name, f"is {describe(value)}, and must be an array", hint)
     memory = library.memory(value)
     problem, hint = memory.problem
@@ -180,7 +183,7 @@ def _out_label(number: int, count: int) -> str:
 
 def _out(number: int, value: object, count: int) -> Argument:
     label = _out_label(number, count)
-    argument = _array(label, value)
+    argument = _array(label, value, stored=True)
     supported(label, argument.memory)
     if not argument.memory.writable:
         raise about(label, "is read-only", "pass an array that may be written")

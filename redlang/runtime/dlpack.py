@@ -43,6 +43,24 @@ class _Tensor(ctypes.Structure):
     )
 
 
+class _Versioned(ctypes.Structure):
+    """`DLManagedTensorVersioned`, of DLPack 1.0 and later."""
+
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("manager", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    )
+
+
+_READ_ONLY = 1  # DLPACK_FLAG_BITMASK_READ_ONLY
+
+_capsule_is = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_IsValid", ctypes.pythonapi)
+)
 _capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
@@ -58,7 +76,7 @@ def read_capsule(
     Raises:
         ValueError: `capsule` holds no unconsumed DLPack tensor.
     """
-    tensor = _Tensor.from_address(_capsule_pointer(capsule, b"dltensor"))
+    tensor = _tensor(capsule)[0]
     shape = tuple(tensor.shape[: tensor.ndim]) if tensor.ndim else ()
     strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else row_major(shape)
     dtype: DType | str = f"DLPack type {tensor.code} of {tensor.bits} bits"
@@ -66,6 +84,21 @@ def read_capsule(
         dtype = _CODES.get((tensor.code, tensor.bits), dtype)
     address = (tensor.data or 0) + tensor.byte_offset
     return address, shape, strides, dtype, (tensor.device_type, tensor.device_id)
+
+
+def is_writable(capsule: object) -> bool:
+    """Tell whether a capsule's producer lets others write; before DLPack 1.0 it cannot say so."""
+    return _tensor(capsule)[1]
+
+
+def _tensor(capsule: object) -> tuple[_Tensor, bool]:
+    """Return a capsule's tensor, and whether it may be written."""
+    if not _capsule_is(capsule, b"dltensor_versioned"):
+        return _Tensor.from_address(_capsule_pointer(capsule, b"dltensor")), False
+    whole = _Versioned.from_address(_capsule_pointer(capsule, b"dltensor_versioned"))
+    if whole.major != 1:
+        raise ValueError(f"DLPack {whole.major}.{whole.minor} is newer than 1")
+    return whole.tensor, not whole.flags & _READ_ONLY
 
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -83,5 +116,10 @@ def export(array: Any) -> tuple[object, tuple[int, int]]:  # noqa: ANN401  (any 
     device = array.__dlpack_device__()
     kind, number = int(device[0]), int(device[1])
     # -1 asks a GPU producer not to synchronise: a launch goes to the producer's own stream.
-    capsule = array.__dlpack__() if kind == CPU else array.__dlpack__(stream=-1)
+    stream: dict[str, Any] = {} if kind == CPU else {"stream": -1}
+    try:
+        capsule = array.__dlpack__(**stream, max_version=(1, 0))
+    except TypeError:
+        # A producer from before DLPack 1.0.
+        capsule = array.__dlpack__(**stream)
     return capsule, (kind, number)

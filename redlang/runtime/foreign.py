@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from redlang.runtime.dlpack import CPU, CUDA_HOST, export, read_capsule
+from redlang.runtime.dlpack import CPU, CUDA_HOST, export, is_writable, read_capsule
 from redlang.runtime.memory import NUMPY_DTYPES, AnyArray
 
 
@@ -61,7 +61,7 @@ def _view_of(capsule: object) -> np.ndarray[Any, Any]:
         raise TypeError(dtype)
     carrier = f"|u{dtype.bytes}" if dtype.bytes == 1 else f"<u{dtype.bytes}"
     interface: dict[str, object] = {
-        "data": (address, True),
+        "data": (address, not is_writable(capsule)),
         "shape": shape,
         "strides": tuple(stride * dtype.bytes for stride in strides),
         "typestr": carrier,

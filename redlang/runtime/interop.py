@@ -102,11 +102,10 @@ def _torch() -> Any:  # noqa: ANN401  (torch is not a dependency)
 
 
 def _mark_torch(x: AnyArray) -> Hashable:
-    tracked = x.requires_grad and _torch().is_grad_enabled()
-    if x.is_contiguous() and not tracked and not x.is_neg():
-        return (x.dtype, x.device)
-    if tracked or x.is_neg():
+    if x.is_neg() or x.is_nested or (x.requires_grad and _torch().is_grad_enabled()):
         return (x.dtype, x.device, "refused")
+    if x.is_contiguous():
+        return (x.dtype, x.device)
     return (x.dtype, x.device, layout_class(x.shape, x.stride(), 1))
 
 
@@ -116,13 +115,25 @@ def _memory_torch(x: AnyArray) -> Memory:
     dtype = next((DTYPES[key] for key, value in TORCH_NAMES.items() if value == name), name)
     device = str(x.device)
     problem = _torch_problem(x, torch)
-    if x.layout is not torch.strided:
-        return Memory(0, tuple(x.shape), None, dtype, device, problem=problem)
+    if problem[0] == _NO_MEMORY or x.layout is not torch.strided:
+        shape = () if x.is_nested else tuple(x.shape)
+        return Memory(0, shape, None, dtype, device, problem=problem)
     address = x.data_ptr() if x.device.type in {"cpu", "cuda"} else 0
     return Memory(address, tuple(x.shape), tuple(x.stride()), dtype, device, problem=problem)
 
 
+_NO_MEMORY = "has no elements in memory: it is traced, mapped, nested or of a wrapping class"
+
+
+def _wraps(kind: type) -> bool:
+    """Tell whether a class of tensors keeps its elements in other tensors."""
+    tensor = _torch().Tensor
+    return getattr(kind, "__torch_dispatch__", None) is not tensor.__torch_dispatch__
+
+
 def _torch_problem(x: AnyArray, torch: Any) -> tuple[str, str]:  # noqa: ANN401
+    if x.is_nested or _wraps(type(x)) or torch._C._functorch.is_functorch_wrapped_tensor(x):
+        return _NO_MEMORY, "pass a plain tensor, outside of torch.compile, vmap and grad"
     if x.layout is not torch.strided:
         return f"is a sparse tensor ({x.layout})", "pass x.to_dense()"
     if x.requires_grad and torch.is_grad_enabled():
@@ -228,6 +239,7 @@ class _Marks(dict[type, Callable[[Any], Hashable]]):
         # when it is first named, which no call should wait for.
         masked: Any = sys.modules.get("numpy.ma")
         native = masked is None or not issubclass(kind, masked.MaskedArray)
+        native = native and not (library is TORCH and _wraps(kind))
         mark = library.mark if library is not None and native else _mark_foreign
         self[kind] = mark
         return mark

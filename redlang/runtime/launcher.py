@@ -202,13 +202,22 @@ def _results(launch: Launch, given: bool) -> list[str]:
             lines += [f"if {name}.shape != {shape}:", f"    {MISFIT}"]
         lines.append(f"{x.variable} = {name if given and not x.padded else _empty(launch, x)}")
     stored = (*launch.inputs, *launch.outputs)
-    lines += [f"{x.address} = {x.library.address_text.format(x.variable)}" for x in stored]
+    lines += [line for x in stored for line in _address(x)]
     if given:
         test = " or ".join(_overlap_tests(launch))
         inputs = _tuple([x.variable for x in launch.inputs])
         call = f"guard({inputs}, {_tuple(asked)}, {launch.extents.extents()})"
         lines += [f"if {test}:", f"    {call}"] if test else [call]
     return lines
+
+
+def _address(x: Stored) -> list[str]:
+    """Return the lines that find where an array lies; a tensor that is traced has no place."""
+    line = f"{x.address} = {x.library.address_text.format(x.variable)}"
+    if x.library.name != "torch":
+        return [line]
+    found = ["try:", f"    {line}", "except RuntimeError:", f"    {MISFIT}"]
+    return [*found, f"if not {x.address} and {x.variable}.numel():", f"    {MISFIT}"]
 
 
 def _empty(launch: Launch, x: Stored) -> str:

@@ -30,31 +30,35 @@ def out_labels(count: int) -> list[str]:
     return ["out"] if count == 1 else [f"out[{i}]" for i in range(count)]
 
 
-def check_results(call: Call, extents: Mapping[str, int], several: bool, given: bool) -> None:
+def check_results(call: Call, extents: Mapping[str, int], several: bool, there: bool) -> None:
     """Check the arrays in `out` against the program's results.
 
     Args:
         call: The call.
         extents: Its extents.
         several: Whether `out` is a tuple.
-        given: Whether there is an `out` at all.
+        there: Whether there is an `out` at all.
 
     Raises:
         ArgumentError: Their number or a shape is wrong.
         DTypeError: An element type is.
     """
     program = call.program
-    if not given:
+    if not there:
         return
     if len(call.results) != len(program.results) or several != (len(program.results) > 1):
         wanted = "one array" if len(program.results) == 1 else f"{len(program.results)} arrays"
-        raise about("out", f"has {len(call.results)} arrays, and the kernel returns {wanted}")
+        given = f"{len(call.results)} array{'' if len(call.results) == 1 else 's'}"
+        each = ", ".join(f"out{i}" for i in range(len(program.results)))
+        hint = "pass out=array" if len(program.results) == 1 else f"pass out=({each})"
+        raise about("out", f"has {given}, and the kernel returns {wanted}", hint)
     labels = out_labels(len(program.results))
     for label, result, argument in zip(labels, program.results, call.results, strict=True):
         shape = tuple(dim_extent(program, dim, extents) for dim in result.dims)
         memory = argument.memory
         if tuple(memory.shape) != shape:
-            raise about(label, f"has shape {tuple(memory.shape)}, and the result has {shape}")
+            problem = f"has shape {tuple(memory.shape)}, and the result has {shape}"
+            raise about(label, problem, f"pass an array of shape {shape}")
         if memory.dtype != result.dtype:
             raise DTypeError(
                 f"{label} holds {memory.dtype}, and the result is {result.dtype}",

@@ -6,7 +6,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.masked import masked_tensor
 
+import redlang
 from redlang.ir.types import DTYPES
 from redlang.runtime import foreign, interop
 from redlang.runtime.dlpack import read_capsule, row_major
@@ -176,3 +179,76 @@ def test_capsules_without_strides_are_row_major():
 def test_libraries_are_not_loaded_for_their_own_sake():
     assert "cupy" not in sys.modules
     assert interop.library_of(list) is None
+
+
+TOTAL = redlang.compile('def total(x: "m n") -> "m": return sum[n](x)')
+
+
+def fake():
+    with FakeTensorMode():
+        return torch.ones(3, 2)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: TOTAL(fake()),
+        lambda: torch.vmap(TOTAL)(torch.ones(5, 3, 2)),
+        lambda: torch.func.functionalize(TOTAL)(torch.ones(3, 2)),
+        lambda: torch.func.grad(lambda x: TOTAL(x).sum())(torch.ones(3, 2)),
+        lambda: TOTAL(masked_tensor(torch.ones(3, 2), torch.ones(3, 2) > 0)),
+        lambda: TOTAL(torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])),
+    ],
+    ids=["fake", "vmap", "functional", "grad", "masked", "nested"],
+)
+@pytest.mark.filterwarnings("ignore")  # torch's own, of its prototypes
+def test_tensors_without_memory_are_refused_by_warm_kernels_too(call):
+    TOTAL(torch.ones(3, 2))
+    for _ in range(2):
+        with pytest.raises(redlang.ArgumentError, match="x has no elements in memory") as caught:
+            call()
+    assert "plain tensor" in str(caught.value)
+
+
+@pytest.mark.parametrize("make", [np.empty, torch.empty], ids=["numpy", "torch"])
+def test_results_are_stored_where_dlpack_allows_writing(make):
+    class Foreign:
+        def __init__(self, array):
+            self.array = array
+
+        def __dlpack__(self, **keywords):
+            return self.array.__dlpack__(**keywords)
+
+        def __dlpack_device__(self):
+            return self.array.__dlpack_device__()
+
+    class Old(Foreign):
+        def __dlpack__(self, **keywords):
+            if "max_version" in keywords:
+                raise TypeError("unknown")
+            return self.array.__dlpack__()
+
+    out, x = Foreign(make(3)), np.ones((3, 4), np.float64 if make is np.empty else np.float32)
+    assert TOTAL(x, out=out) is out
+    np.testing.assert_array_equal(np.asarray(out.array), [4, 4, 4])
+    with pytest.raises(redlang.ArgumentError, match="out is read-only"):
+        TOTAL(x, out=Old(make(3)))
+    locked = np.ones(3)
+    locked.flags.writeable = False
+    with pytest.raises(redlang.ArgumentError, match="out is read-only"):
+        TOTAL(np.ones((3, 4)), out=Foreign(locked))
+    np.testing.assert_array_equal(TOTAL(Foreign(np.broadcast_to(2.0, (3, 4)))), [8, 8, 8])
+
+
+def test_what_cannot_hold_results_is_told_what_to_do():
+    x = np.ones((3, 4))
+    capsule = np.ones(3).__dlpack__()
+    for out, words in (
+        (np.float64(0), "hint: results need memory"),
+        ([0.0], "hint: pass the arrays themselves|hint: results need memory"),
+        (capsule, "hint: pass the array that the capsule is of"),
+        ((np.empty(3), np.empty(3)), "has 2 arrays, and the kernel returns one array"),
+        (np.empty(4), r"hint: pass an array of shape \(3,\)"),
+    ):
+        with pytest.raises(redlang.ArgumentError, match=words):
+            TOTAL(x, out=out)
