@@ -26,6 +26,7 @@ import redlang
 from redlang.bench.workloads import Workload
 
 Array = NDArray[Any]
+OWN = "redlang"
 SEED = 20
 ROUNDS = 9
 LEAST_ROUNDS, BUDGET_S = 3, 20.0
@@ -63,7 +64,7 @@ class Line:
     def ratio(self, peer: str) -> float | None:
         """Return the peer's time over redlang's; None if the peer did not run."""
         times = {timing.name: timing.median_ms for timing in self.timings}
-        return times[peer] / times["redlang"] if peer in times else None
+        return times[peer] / times[OWN] if peer in times else None
 
 
 def measure(workload: Workload, *, rounds: int = ROUNDS, peers: Sequence[str] = ()) -> Line:
@@ -78,7 +79,7 @@ def measure(workload: Workload, *, rounds: int = ROUNDS, peers: Sequence[str] = 
     start = time.perf_counter()
     workload.kernel(*arrays)
     first_call = time.perf_counter() - start
-    ways: dict[str, Callable[[], Any]] = {"redlang": lambda: workload.kernel(*arrays)}
+    ways: dict[str, Callable[[], Any]] = {OWN: lambda: workload.kernel(*arrays)}
     for name, function in workload.peers.items():
         if (peers and name not in peers) or not _installed(name):
             continue
@@ -97,21 +98,16 @@ def measure(workload: Workload, *, rounds: int = ROUNDS, peers: Sequence[str] = 
     )
 
 
-def table(lines: Iterable[Line]) -> str:
-    """Return the measurements as text, one workload a line."""
-    rows = [("workload", "error", "sweeps", "GB/s", "redlang", "numpy", "numba", "torch")]
+def table(lines: Sequence[Line]) -> str:
+    """Return the measurements as text, one workload a line and a column for each peer that ran."""
+    ran = {timing.name: None for line in lines for timing in line.timings if timing.name != OWN}
+    rows = [["workload", "error", "sweeps", "GB/s", OWN, *ran]]
     for line in lines:
         own = line.timings[0]
         spread = (own.high_ms - own.low_ms) / 2
-        cells = [
-            line.workload,
-            f"{line.error:.0e}",
-            str(line.sweeps),
-            f"{line.gigabytes_per_s:.1f}",
-        ]
-        cells.append(f"{own.median_ms:.2f} ms ±{spread:.2f}")
-        cells += [_peer(line, name) for name in rows[0][5:]]
-        rows.append(tuple(cells))  # type: ignore[arg-type]  # one cell a heading
+        cells = [line.workload, f"{line.error:.0e}", str(line.sweeps)]
+        cells += [f"{line.gigabytes_per_s:.1f}", f"{own.median_ms:.2f} ms ±{spread:.2f}"]
+        rows.append([*cells, *(_peer(line, name) for name in ran)])
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return "\n".join(
         "  ".join(
