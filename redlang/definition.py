@@ -101,11 +101,11 @@ class Definition:
 
     @property
     def takes_receiver(self) -> bool:
-        """Tell whether the first parameter is a method's `self`, as far as Python's code says."""
+        """Tell whether the first parameter is a method's receiver, as far as Python's code says."""
         if self._function is None:
             return self._receiver is not None
         code = self._function.__code__
-        return code.co_argcount > 0 and code.co_varnames[0] == "self"
+        return code.co_argcount > 0 and code.co_varnames[0] in pipeline.RECEIVERS
 
     @property
     def scope(self) -> NamesScope:

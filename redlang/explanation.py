@@ -50,6 +50,10 @@ class Explanation(str):
         self.sections = sections
         return self
 
+    def __repr__(self) -> str:
+        # What a prompt shows is meant to be read.
+        return str(self)
+
     def __reduce__(self) -> tuple[object, ...]:
         return (Explanation, (self.sections,))
 

@@ -40,6 +40,9 @@ class _Defined:
         self.__qualname__ = getattr(like, "__qualname__", definition.name)
         self.__module__ = getattr(like, "__module__", None) or "redlang.text"
         self.__doc__ = getattr(like, "__doc__", None)
+        if callable(like) and not isinstance(like, type):
+            # Where `inspect`, `help` and `doctest` look for signature and place.
+            self.__wrapped__ = like
 
     @property
     def text(self) -> str:
@@ -339,6 +342,7 @@ def kernel(
     options = Options(fuse, contract, rounding, tune)
 
     def decorate(function: Callable[..., Any]) -> Kernel:
+        _require_callable(function, "kernel")
         return Kernel(Definition.of(function), function, options=options)
 
     return decorate if target is None else decorate(target)
@@ -361,9 +365,16 @@ def function(
     """
 
     def decorate(inner: Callable[..., Any]) -> Function:
+        _require_callable(inner, "function")
         return Function(Definition.of(inner), inner, axes=axes)
 
     return decorate if target is None else decorate(target)
+
+
+def _require_callable(target: object, decorator: str) -> None:
+    if not callable(target):
+        kind = type(target).__name__
+        raise TypeError(f"@redlang.{decorator} stands above a function, and this is {kind}")
 
 
 def monoid(target: type) -> Monoid:

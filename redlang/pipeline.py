@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from redlang.schedule.device import Device
     from redlang.source import SourceText
 
+RECEIVERS = ("self", "cls")
+"""Names of a method's first parameter, which stands for an object and is no array."""
+
 Role = Literal["kernel", "macro", "monoid"]
 STAGES = ("syntax", "program", "fuse", "plan", "loops")
 
@@ -71,7 +74,7 @@ def parse(source: SourceText, axes: str | None = None) -> tuple[Syntax, str | No
         decorator = Decorator("function", (("axes", axes),))
         syntax = dataclasses.replace(syntax, decorators=(*syntax.decorators, decorator))
     first, *rest = syntax.parameters or (None,)
-    if first is not None and first.name == "self" and first.annotation is None:
+    if first is not None and first.name in RECEIVERS and first.annotation is None:
         return dataclasses.replace(syntax, parameters=tuple(rest)), first.name
     return syntax, None
 

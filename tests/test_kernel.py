@@ -2,6 +2,7 @@
 
 # ruff: noqa: N805  # definitions in the language have no self
 
+import inspect
 import pickle
 import re
 import subprocess
@@ -472,6 +473,44 @@ def test_a_macro_is_no_kernel():
         squared(X)
     assert squared.parameters == ("x",)
     assert squared.defaults == {}
+
+
+def test_a_class_method_reads_the_class():
+    class Scaled:
+        gain = 3
+
+        @classmethod
+        @redlang.kernel
+        def total(cls, x: "m n") -> "m":
+            return sum[n](x) * cls.gain
+
+    class Doubled(Scaled):
+        gain = 2
+
+    np.testing.assert_array_equal(Scaled.total(X), 3 * X.sum(axis=1))
+    np.testing.assert_array_equal(Doubled().total(X), 2 * X.sum(axis=1))
+
+
+@pytest.mark.parametrize("value", [3, "auto", None.__class__, [1]], ids=repr)
+def test_only_functions_are_decorated(value):
+    if callable(value):
+        with pytest.raises(redlang.SourceUnavailableError):
+            redlang.kernel(value)(X)
+        return
+    with pytest.raises(TypeError, match="stands above a function"):
+        redlang.kernel(value)
+    with pytest.raises(TypeError, match="stands above a function"):
+        redlang.function(value)
+
+
+def test_tools_find_signature_and_text_of_a_kernel():
+    assert str(inspect.signature(energy)) == "(x: 'm n') -> 'm'"
+    assert inspect.unwrap(energy).__name__ == "energy"
+
+
+def test_an_explanation_is_readable_at_a_prompt():
+    explanation = energy.explain("program")
+    assert repr(explanation) == str(explanation)
 
 
 def test_options_are_checked():

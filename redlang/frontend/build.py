@@ -231,7 +231,7 @@ class Builder:
         name, *types = node.words
         annotation = self.annotation(types[0], name) if types else None
         default = self.default(node.nodes[0]) if node.nodes else None
-        if annotation is not None or name != "self":
+        if annotation is not None or name not in ("self", "cls"):
             # The numbers of a method's object are names from outside, such as `self.eps`.
             self.names.add(name_of(name))
         return Parameter(name_of(name), annotation, default, keyword_only, self.span(name))
