@@ -17,13 +17,15 @@ from math import prod
 from typing import Any, TypeAlias
 
 from redlang.codegen.arguments import Extent, Stride
-from redlang.codegen.cuda.kernel_text import Address, Counters, KernelText, Number, Parameter
+from redlang.codegen.cuda.kernel_text import Address, Counters, KernelText, Number
+from redlang.codegen.cuda.matrix_text import MatrixParameter, MatrixText, TensorMap
 from redlang.ir.program import Program
 from redlang.ir.types import U8
 from redlang.runtime.cache import BUILDING
 from redlang.runtime.cuda_compiler import Arrays, CudaCode, CudaCompiler
 from redlang.runtime.driver import Driver, stream_text
 from redlang.runtime.launcher import Launch, Stored
+from redlang.runtime.matrix_calls import map_maker
 from redlang.runtime.memory import AnyArray, Library
 from redlang.schedule.in_place import in_place
 from redlang.schedule.plan import segment_axis
@@ -167,7 +169,8 @@ class _Calls(OrderedDict[tuple[Any, ...], Run]):
             backend._loaded[id(code)] = code, load(code, backend.driver, backend.number)
         launches = backend._loaded[id(code)][1]
         library = self._stored[0].library
-        maker = _RunMaker(code, self._stored, self._scalars, library, self._device)
+        sms = backend.compiler.device.sms
+        maker = _RunMaker(code, self._stored, self._scalars, library, self._device, sms)
         cuts = backend.compiler.segments(code, extents)
         counters = counters_of(backend.driver, library, backend.number)
         return maker.make(extents, arrays, cuts, launches, backend.driver, counters)
@@ -210,9 +213,11 @@ def _dim_strides(
     ]
 
 
-def blocks(text: KernelText, extents: Mapping[str, int], cuts: int) -> int:
-    """Return the blocks of a launch."""
+def blocks(text: KernelText | MatrixText, extents: Mapping[str, int], cuts: int, sms: int) -> int:
+    """Return the blocks of a launch on a device of `sms` SMs."""
     units = prod(-(-extents[axis] // tile) for axis, tile in text.grid)
+    if isinstance(text, MatrixText) and text.persistent:
+        return min(units, sms * text.min_blocks)
     return -(-units // text.units) * (cuts if text.segments else 1)
 
 
@@ -225,6 +230,7 @@ class _RunMaker:
     scalars: tuple[str, ...]
     library: Library
     device: str
+    sms: int
 
     def make(
         self,
@@ -252,7 +258,7 @@ class _RunMaker:
         counted = 0
         for number, (kernel, launch) in enumerate(zip(self.code.kernels, launches, strict=True)):
             cut = cuts[str(kernel.part)]
-            count = blocks(kernel.text, extents, cut)
+            count = blocks(kernel.text, extents, cut, self.sms)
             if count == 0:
                 continue
             own = dict(every)
@@ -260,7 +266,15 @@ class _RunMaker:
                 own[kernel.text.segments] = cut
                 counted = max(counted, count // cut)
             names[f"launch{number}"] = launch
-            values = [self._value(p, own, arrays, spaces, constant) for p in kernel.text.parameters]
+            values = []
+            for p in kernel.text.parameters:
+                if isinstance(p, TensorMap):
+                    place = next(i for i, x in enumerate(self.stored) if x.name == p.array)
+                    name, dtype = f"map{len(names)}", self.stored[place].dtype
+                    names[name] = map_maker(driver, p, dtype, extents, arrays.strides[p.array])
+                    values.append(f"{name}(a{place})")
+                else:
+                    values.append(self._value(p, own, arrays, spaces, constant))
             call = f"launch{number}({', '.join(['stream', constant(count), *values])})"
             body += [f"status = {call}", "if status:", "    fail(status)"]
         lines: list[str] = []
@@ -299,7 +313,7 @@ class _RunMaker:
 
     def _value(
         self,
-        parameter: Parameter,
+        parameter: MatrixParameter,
         extents: Mapping[str, int],
         arrays: Arrays,
         spaces: Mapping[str, int],
@@ -318,6 +332,8 @@ class _RunMaker:
                 return f"s{self.scalars.index(name)}"
             case Counters():
                 return "counter"
+            case TensorMap():
+                raise AssertionError(parameter)
 
 
 def _factory_text(names: tuple[str, ...], given: tuple[str, ...], body: tuple[str, ...]) -> str:

@@ -11,20 +11,24 @@ import logging
 import pickle
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import gcd, prod
 
 from redlang.codegen.cuda.kernel_text import ArrayClass, Classes, KernelText
+from redlang.codegen.cuda.matrix_text import MatrixText, UnsuitedError
 from redlang.errors import BackendError, InternalError
 from redlang.ir.loops import Kernel, Loops
 from redlang.ir.program import ArrayParam, Program
 from redlang.runtime.cache import digest, disk
 from redlang.runtime.compiler import Compiler, Derived, unpickled, versions
+from redlang.runtime.matrix_calls import matrix_classes
+from redlang.schedule import matrix_model
 from redlang.schedule.candidates import Part
 from redlang.schedule.demand import BlockDemand
 from redlang.schedule.device import Device
-from redlang.schedule.facts import Layout
+from redlang.schedule.facts import Facts, Layout
 from redlang.schedule.lower import lower
+from redlang.schedule.matrix_plans import matrix_candidates
 from redlang.schedule.model import segments
 from redlang.schedule.occupancy import Occupancy, occupancy
 from redlang.schedule.plan import Plan
@@ -72,7 +76,7 @@ class CudaKernel:
         part: The number of its part in the plan.
     """
 
-    text: KernelText
+    text: KernelText | MatrixText
     cubin: bytes = field(repr=False)
     ptx: str = field(repr=False)
     registers: int
@@ -213,8 +217,21 @@ class CudaCompiler:
         """Return the ranked plans for a call, and what is known of all calls of its class."""
         shape = self.shape(extents)
         layout = self.layout(shape, arrays, extents)
-        choice = self.choice(shape, layout)
-        return choice, Known(shape, layout, extents, arrays, self.device)
+        choice = self._with_matrices(self.choice(shape, layout), extents)
+        return choice, Known(shape, layout, extents, arrays, self.device, self.sizes)
+
+    def _with_matrices(self, choice: Choice, extents: Mapping[str, int]) -> Choice:
+        """Put plans on matrix tiles first: where a product suits them, nothing else comes near."""
+        if self.compiler.options.contract == "f32":
+            return choice
+        program, (nests, _) = self.derived.program, self.compiler.nests
+        ranked = []
+        for nest, others in zip(nests, choice.ranked, strict=True):
+            found = matrix_candidates(program, nest, extents, self.device)
+            facts = Facts(program, nest, extents, Layout({}, {})) if found else None
+            own = [matrix_model.ranked(c, facts, self.device) for c in found if facts]
+            ranked.append((*own, *others))
+        return replace(choice, ranked=tuple(ranked))
 
     def find(self, extents: Mapping[str, int], arrays: Arrays) -> CudaCode:
         """Return code for a call, from memory, from disk, or made."""
@@ -222,10 +239,10 @@ class CudaCompiler:
             return self.forced
         choice, known = self.classify(extents, arrays)
         shape = choice.shape
-        first = tuple(part for ranked in choice.best for part in ranked.candidate.parts)
+        first = _likely(choice)
         key = (
             shape.exact,
-            tuple((p.plan, p.threads, p.across) for p in first),
+            tuple((p.plan, p.threads, p.across, p.matrix) for p in first),
             tuple(known.key(part) for part in first),
         )
         if key not in self._codes:
@@ -319,6 +336,8 @@ class CudaCompiler:
                     max_threads=text.threads,
                     min_blocks=text.min_blocks,
                 )
+            except UnsuitedError as error:
+                return None, (number, str(error))
             except (InternalError, BackendError) as error:
                 logger.warning("a plan does not compile: %s", error)
                 return None, (number, f"{type(error).__name__}: {error}")
@@ -350,8 +369,25 @@ class CudaCompiler:
         }
 
 
-def _text(loops: Loops, kernels: list[Kernel], part: Part, classes: Classes) -> KernelText:
+def _likely(choice: Choice) -> tuple[Part, ...]:
+    """Return the parts that a call may run: those on matrix tiles, and the best others."""
+    parts: list[Part] = []
+    for options in choice.ranked:
+        for ranked in options:
+            parts += ranked.candidate.parts
+            if all(part.matrix is None for part in ranked.candidate.parts):
+                break
+    return tuple(parts)
+
+
+def _text(
+    loops: Loops, kernels: list[Kernel], part: Part, classes: Classes
+) -> KernelText | MatrixText:
     """Return the text of one part: matrix tiles where they suit it, element tiles for the rest."""
+    if part.matrix is not None:
+        from redlang.codegen.cuda.matrices import emit as emit_matrix  # noqa: PLC0415
+
+        return emit_matrix(loops, kernels[0], part.matrix, classes)
     from redlang.codegen.cuda.elements import emit  # noqa: PLC0415
     from redlang.codegen.cuda.merging import emit_segments  # noqa: PLC0415
 
@@ -370,9 +406,15 @@ class Known:
     extents: Mapping[str, int]
     arrays: Arrays
     device: Device
+    sizes: Mapping[str, int]
 
     def classes(self, part: Part) -> Classes:
         """Return what every launch of a part guarantees."""
+        if part.matrix is not None:
+            arrays = self.arrays
+            return matrix_classes(
+                part, self.extents, arrays.strides, arrays.addresses, self.sizes
+            )
         return Classes(
             self._arrays(),
             self._multiples(part),

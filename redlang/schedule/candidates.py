@@ -22,6 +22,7 @@ from redlang.ir.loops import GridAxis
 from redlang.ir.program import Program
 from redlang.schedule.device import THREADS_PER_BLOCK, WARP
 from redlang.schedule.facts import Facts, Layout, power_above, unique
+from redlang.schedule.matrices import MatrixPlan
 from redlang.schedule.nests import Nest, step_expressions
 from redlang.schedule.plan import Kind, NestPlan
 from redlang.schedule.threads import Spread, ThreadPlan
@@ -43,12 +44,14 @@ class Part:
         plan: What is tiled how.
         threads: How tiles lie in threads.
         across: Whether blocks share a unit's sweep.
+        matrix: How tiles lie in warp groups, where products go to the tensor core.
     """
 
     nest: Nest
     plan: NestPlan
     threads: ThreadPlan
     across: bool = False
+    matrix: MatrixPlan | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -283,6 +283,7 @@ class Words:
             "logical_or": np.logical_or,
             "logical_not": np.logical_not,
             "exp": np.exp,
+            "short_exp": np.exp,
             "exp2": np.exp2,
             "log": np.log,
             "tanh": np.tanh,
@@ -299,7 +300,7 @@ class Words:
             "nan": math.nan,
         }
         words |= {code: kind for code, kind in KINDS.items() if code != "bool"}
-        words |= {f"to_{c}": (lambda x, k=k: both(x).astype(k)) for c, k in KINDS.items()}
+        words |= {f"to_{c}": (lambda x, k=k: np.asanyarray(x).astype(k)) for c, k in KINDS.items()}
         for code, kind in STORED.items():
             compute = np.float32 if DTYPES[code].kind == "float" and code != "f64" else kind
             words[f"cast_{code}"] = lambda x, k=kind, c=compute: both(x).astype(k).astype(c)
@@ -587,9 +588,18 @@ def run(text, program, arrays, results, extents, scalars=None):
                 given.append(np.int64(array.strides[place] // array.itemsize))
             case Number(name, code):
                 given.append(KINDS[code](scalars[name]))
-    kernel = _executed(text, machine)
     units = math.prod(-(-extents[axis] // tile) for axis, tile in text.grid)
-    machine.blocks = min(units, PERSISTENT) if text.persistent else units
+    launch(text, given, min(units, PERSISTENT) if text.persistent else units, machine)
+    for name, array in everything.items():
+        if name.startswith("result."):
+            raw = memory[addresses[name] : addresses[name] + array.nbytes]
+            array[...] = raw.view(array.dtype).reshape(array.shape)
+
+
+def launch(text, given, blocks, machine):
+    """Run a kernel's blocks one after another, and its roles: producer, checkers, consumers."""
+    kernel = _executed(text, machine)
+    machine.blocks = blocks
     for block in range(machine.blocks):
         machine.block = block
         machine.copies.clear()
@@ -610,10 +620,6 @@ def run(text, program, arrays, results, extents, scalars=None):
             machine.first_thread = first
             machine.thread = np.arange(first, first + LANES)
             kernel(*given)
-    for name, array in everything.items():
-        if name.startswith("result."):
-            raw = memory[addresses[name] : addresses[name] + array.nbytes]
-            array[...] = raw.view(array.dtype).reshape(array.shape)
 
 
 def _executed(text, machine):

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import pickle
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -9,9 +10,12 @@ import numpy as np
 
 from redlang import pipeline
 from redlang.codegen.cuda.kernel_text import Number
-from redlang.runtime import cuda_compiled, cuda_compiler
+from redlang.codegen.cuda.matrix_text import MatrixText, TensorMap
+from redlang.runtime import cuda_compiled, cuda_compiler, tensor_maps
 from redlang.schedule.device import DEFAULT_DEVICE
 from redlang.targets import toolchain
+from tests.codegen.emulating import KINDS, STORED, Machine
+from tests.codegen.emulating import launch as emulate
 from tests.cubin.simulator import simulate
 from tests.cubin.words import CODES
 
@@ -34,12 +38,40 @@ class Process:
         self.bytes[place] = data[here]
 
 
+class Space:
+    """The memory of this process as an array of bytes, sliced by addresses."""
+
+    def __getitem__(self, part):
+        size = part.stop - part.start
+        return np.frombuffer((ctypes.c_uint8 * size).from_address(int(part.start)), np.uint8)
+
+
+def encoded(driver, dtype, address, extents, strides, box, span):
+    """Stand in for `tensor_maps.encode`, with its checks."""
+    size = dtype.bytes
+    assert strides[0] == 1 and address % 16 == 0
+    assert all(step > 0 and step * size % 16 == 0 for step in strides[1:])
+    assert len(extents) <= 5 and min(extents) > 0 and max(box) <= 256
+    return pickle.dumps((STORED[dtype.name], address, tuple(extents), tuple(strides)))
+
+
+def decoded(text, parameter):
+    """Return an array, outermost axis first, for an encoded map."""
+    dtype, address, extents, strides = pickle.loads(text)
+    dtype = np.dtype(dtype)
+    reach = 1 + sum((n - 1) * step for n, step in zip(extents, strides, strict=True))
+    raw = Space()[address : address + reach * dtype.itemsize].view(dtype)
+    steps = [step * dtype.itemsize for step in strides[::-1]]
+    return np.lib.stride_tricks.as_strided(raw, extents[::-1], steps), parameter
+
+
 class FakeDriver:
     """Stands in for `runtime.driver.Driver`; remembers launches."""
 
     def __init__(self):
         self.launches = []
         self.capturing = False
+        self.paths = []
 
     def is_capturing(self, stream):
         return self.capturing
@@ -52,6 +84,8 @@ class FakeDriver:
 
     def load(self, kernel):
         memory = Process()
+        if isinstance(kernel.text, MatrixText):
+            return self._load_matrices(kernel.text)
 
         def launch(stream, blocks, *arguments):
             self.launches.append((kernel.text.entry, blocks))
@@ -61,6 +95,23 @@ class FakeDriver:
             ]
             order = list(reversed(range(blocks)))
             simulate(kernel.text, typed, blocks, memory, order)
+            return 0
+
+        return launch
+
+    def _load_matrices(self, text):
+        def launch(stream, blocks, *arguments):
+            self.launches.append((text.entry, blocks))
+            self.paths.append(text)
+            given = []
+            for parameter, argument in zip(text.parameters, arguments, strict=True):
+                if isinstance(parameter, TensorMap):
+                    given.append(decoded(argument, parameter))
+                elif isinstance(parameter, Number):
+                    given.append(KINDS[parameter.code](argument))
+                else:
+                    given.append(np.int64(argument))
+            emulate(text, given, blocks, Machine(Space(), text.shared_bytes))
             return 0
 
         return launch
@@ -85,6 +136,7 @@ def simulated(monkeypatch, device=DEFAULT_DEVICE):
         return cuda_compiled.CudaCompiled(compiler, cast(Any, driver), 0)
 
     monkeypatch.setattr(toolchain, "build", build)
+    monkeypatch.setattr(tensor_maps, "encode", encoded)
     monkeypatch.setattr(pipeline.Machine, "backend", backend)
     monkeypatch.setattr(cuda_compiled, "stream_text", lambda library, number: ("0", {}))
     monkeypatch.setattr(
@@ -92,4 +144,3 @@ def simulated(monkeypatch, device=DEFAULT_DEVICE):
     )
     monkeypatch.setenv("REDLANG_CACHE_DIR", "")
     yield driver
-

@@ -24,10 +24,9 @@ from redlang.codegen.cuda.matrix_roles import (
     Operand,
     Roles,
     inlined_conditions,
-    unsuited,
 )
 from redlang.codegen.cuda.matrix_stores import staging_bytes
-from redlang.codegen.cuda.matrix_text import MatrixText
+from redlang.codegen.cuda.matrix_text import MatrixText, unsuited
 from redlang.ir import walk
 from redlang.ir.loops import Kernel, Loop, Loops, Statement
 from redlang.ir.program import Expr

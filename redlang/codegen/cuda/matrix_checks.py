@@ -16,7 +16,8 @@ from redlang.codegen.cuda.frame import Value
 from redlang.codegen.cuda.kernel_text import Address
 from redlang.codegen.cuda.matrix_frame import MatrixFrame
 from redlang.codegen.cuda.matrix_memory import Ring
-from redlang.codegen.cuda.matrix_roles import LoopWork, Multiply, Operand, unsuited
+from redlang.codegen.cuda.matrix_roles import LoopWork, Multiply, Operand
+from redlang.codegen.cuda.matrix_text import unsuited
 from redlang.schedule.fragments import WARP
 from redlang.schedule.matrices import MatrixPlan
 
@@ -110,7 +111,8 @@ def spoil(
         for axis in (product.column, product.over)
     ]
     make = frame.module.declare(
-        "spoiled", f'w.spoiled("{dtype}", {columns}, {contracted}, {rows_first[0]}, {rows_first[1]})'
+        "spoiled",
+        f'w.spoiled("{dtype}", {columns}, {contracted}, {rows_first[0]}, {rows_first[1]})',
     )
     steps = ", ".join(step(frame, array, axis) for axis in (product.over, product.column))
     left = ", ".join(

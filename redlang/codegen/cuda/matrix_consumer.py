@@ -24,8 +24,9 @@ from redlang.codegen.cuda.matrix_fills import POSITIVE, Filling, Use, filling, k
 from redlang.codegen.cuda.matrix_frame import MatrixFrame
 from redlang.codegen.cuda.matrix_masks import Bounds, greatest, index_bounds, least
 from redlang.codegen.cuda.matrix_memory import SharedPlan
-from redlang.codegen.cuda.matrix_roles import LoopWork, Multiply, Operand, unsuited
+from redlang.codegen.cuda.matrix_roles import LoopWork, Multiply, Operand
 from redlang.codegen.cuda.matrix_stores import staged_results, staging_bytes
+from redlang.codegen.cuda.matrix_text import unsuited
 from redlang.codegen.cuda.matrix_weights import Power, with_powers
 from redlang.codegen.cuda.reducing import Folds, conjunction
 from redlang.codegen.cuda.values import Operands, Values, constant
@@ -94,9 +95,7 @@ class Consumer(Unit):
 
     def is_fragment(self, expr: Expr) -> bool:
         """Say whether an expression varies along columns."""
-        return any(
-            self.matrix.width(axis) > 1 for axis in expr.type.axes if axis not in self.rows
-        )
+        return any(self.matrix.width(axis) > 1 for axis in expr.type.axes if axis not in self.rows)
 
     def ranges(self) -> None:
         """Write the ranges of this warp."""
@@ -258,9 +257,7 @@ class Consumer(Unit):
         self._whole_states(loop)
         self.current = None
 
-    def _pipelined(
-        self, loop: LoopText, written: frozenset[str], first: str, stop: str
-    ) -> None:
+    def _pipelined(self, loop: LoopText, written: frozenset[str], first: str, stop: str) -> None:
         frame = self.frame
         heads = [p.contract.name for p in loop.work.heads]
         late = loop.work.late
@@ -383,9 +380,7 @@ class Consumer(Unit):
 
     def _prepared(self, statement: Loop, work: LoopWork) -> LoopText:
         elements = with_powers(work.elements, self.builder, self.is_fragment)
-        uses: list[Use] = [
-            s for s in elements if isinstance(s, Fold) and statement.axis in s.over
-        ]
+        uses: list[Use] = [s for s in elements if isinstance(s, Fold) and statement.axis in s.over]
         uses += [t.contract for t in work.tails if isinstance(t, Multiply) and t.left is None]
 
         def varies(expr: Expr) -> bool:
@@ -550,7 +545,11 @@ class Consumer(Unit):
         value = self.values.value(folded)
         counts = frame.counts(value.axes)
         joined = frame.module.function(
-            f"join_{statement.op}", ["f32"], [("a", "f32"), ("b", "f32")], [], [_JOINS[statement.op]]
+            f"join_{statement.op}",
+            ["f32"],
+            [("a", "f32"), ("b", "f32")],
+            [],
+            [_JOINS[statement.op]],
         )
         make = frame.module.declare("chains", f'w.fold({joined}, {counts}, "{loop.axis}")')
         kept = tuple(axis for axis in value.axes if axis != loop.axis)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from redlang.codegen.cuda.frame import Frame
 from redlang.codegen.cuda.kernel_text import Classes
 from redlang.codegen.cuda.matrix_text import MatrixParameter, TensorMap
@@ -20,10 +22,10 @@ class MatrixFrame(Frame):
     def parameter(self, parameter: MatrixParameter) -> str:
         """Return the variable of a kernel parameter."""
         if isinstance(parameter, TensorMap):
-            if parameter not in self.parameters:
-                name = self.module.names.fresh(f"{parameter.array}_map")
-                self.parameters[parameter] = name  # type: ignore[index]  # a wider union
-            return self.parameters[parameter]  # type: ignore[index]
+            variables = cast("dict[MatrixParameter, str]", self.parameters)
+            if parameter not in variables:
+                variables[parameter] = self.module.names.fresh(f"{parameter.array}_map")
+            return variables[parameter]
         return super().parameter(parameter)
 
     def block_first(self, axis: str) -> str:

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from redlang.codegen.cuda.kernel_text import Classes
-from redlang.codegen.cuda.matrix_text import TensorMap
-from redlang.errors import RedlangError
+from redlang.codegen.cuda.matrix_text import TensorMap, unsuited
 from redlang.ir import walk
 from redlang.ir.loops import (
     Branch,
@@ -38,15 +37,6 @@ from redlang.schedule.matrices import MatrixPlan
 LARGEST_BOX = 256
 LARGEST_RANK = 5
 COPY_ALIGNMENT = 16
-
-
-class UnsuitedError(RedlangError):
-    """A kernel that this path cannot compute; another one does."""
-
-
-def unsuited(reason: str) -> UnsuitedError:
-    """Return the error that says why a kernel takes another path."""
-    return UnsuitedError(f"no matrix tiles: {reason}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +288,9 @@ def map_expressions(statement: Statement, rule: Callable[[Expr], Expr]) -> State
             return replace(statement, value=rule(statement.value))
         case Fold():
             condition = None if statement.condition is None else rule(statement.condition)
-            return replace(statement, values=tuple(map(rule, statement.values)), condition=condition)
+            return replace(
+                statement, values=tuple(map(rule, statement.values)), condition=condition
+            )
         case Contract():
             condition = None if statement.condition is None else rule(statement.condition)
             left, right = rule(statement.left), rule(statement.right)

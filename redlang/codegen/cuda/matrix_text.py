@@ -6,6 +6,16 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from redlang.codegen.cuda.kernel_text import Parameter, parameter_code
+from redlang.errors import RedlangError
+
+
+class UnsuitedError(RedlangError):
+    """A kernel that this path cannot compute; another one does."""
+
+
+def unsuited(reason: str) -> UnsuitedError:
+    """Return the error that says why a kernel takes another path."""
+    return UnsuitedError(f"no matrix tiles: {reason}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,97 @@
+"""Calls of kernels on matrix tiles: classes of their arrays, and the tensor maps that they take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import gcd
+
+from redlang.codegen.cuda.kernel_text import ArrayClass, Classes
+from redlang.codegen.cuda.matrix_text import TensorMap
+from redlang.ir.types import DType
+from redlang.runtime import tensor_maps
+from redlang.runtime.driver import Driver
+from redlang.schedule.candidates import Part
+
+WIDEST = 16
+LONGEST_STEP = 1 << 40
+LONGEST_EXTENT = 1 << 32
+"""What tensor maps hold: bytes between neighbours, elements along an axis."""
+KEPT_MAPS = 256
+"""Tensor maps that a run remembers for each parameter, by address."""
+
+
+def matrix_classes(
+    part: Part,
+    extents: Mapping[str, int],
+    strides: Mapping[str, Mapping[str, int]],
+    addresses: Mapping[str, int],
+    sizes: Mapping[str, int],
+) -> Classes:
+    """Return what every launch of a part on matrix tiles guarantees.
+
+    Args:
+        part: The part.
+        extents: Those of the call.
+        strides: Elements between neighbours along each axis, by array.
+        addresses: The lowest bits of each address.
+        sizes: Bytes of an element of each array.
+    """
+    arrays = {
+        name: _array_class(steps, addresses[name], sizes[name], extents)
+        for name, steps in strides.items()
+    }
+    limits = dict(part.plan.limits)
+    # Whole axes are as long as their registers, or end in what is padding there.
+    multiples = {axis: width for axis, width in limits.items() if extents[axis] == width}
+    return Classes(arrays, multiples, limits)
+
+
+def _array_class(
+    steps: Mapping[str, int], address: int, size: int, extents: Mapping[str, int]
+) -> ArrayClass:
+    long = {axis: step for axis, step in steps.items() if extents[axis] > 1}
+    units = [axis for axis in steps if steps[axis] == 1 and extents[axis] > 1]
+    known = {units[-1]: 1} if units else {}
+    known |= {axis: 0 for axis, step in long.items() if step == 0}
+    others = [step * size for axis, step in long.items() if axis not in known]
+    alignment = gcd(WIDEST, address, *others)
+    if any(not 0 < step < LONGEST_STEP for step in others) or any(
+        extents[axis] >= LONGEST_EXTENT for axis in steps
+    ):
+        # No tensor map goes backwards, or that far.
+        alignment = min(alignment, size)
+    return ArrayClass(known, alignment)
+
+
+def map_maker(
+    driver: Driver,
+    parameter: TensorMap,
+    dtype: DType,
+    extents: Mapping[str, int],
+    strides: Mapping[str, int],
+) -> Callable[[int], bytes]:
+    """Return a function from an array's address to its tensor map, which it remembers.
+
+    Args:
+        driver: libcuda.
+        parameter: What the kernel asks for.
+        dtype: The array's element type.
+        extents: Extents of all axes.
+        strides: The array's, in elements.
+    """
+    longs = [extents[axis] for axis in parameter.dims]
+    # An axis of one element has a stride that nothing reads, but that must be a legal one.
+    steps = [strides[axis] if extents[axis] > 1 else WIDEST for axis in parameter.dims]
+    made: dict[int, bytes] = {}
+
+    def find(address: int) -> bytes:
+        found = made.get(address)
+        if found is None:
+            if len(made) >= KEPT_MAPS:
+                made.clear()
+            box, span = parameter.box, parameter.span
+            found = tensor_maps.encode(driver, dtype, address, longs, steps, box, span)
+            made[address] = found
+        return found
+
+    return find

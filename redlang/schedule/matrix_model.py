@@ -1,0 +1,51 @@
+"""What a plan of matrix tiles costs: the tensor core's time beside the elements' and the memory's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from redlang.schedule.candidates import Candidate, Part
+from redlang.schedule.demand import BlockDemand
+from redlang.schedule.device import Device
+from redlang.schedule.facts import Facts
+from redlang.schedule.model import Estimate
+from redlang.schedule.occupancy import occupancy
+from redlang.schedule.roofline import Bound, Work, roofline
+from redlang.schedule.search import Ranked
+
+PRODUCTS = 2048
+"""Multiply-adds of 16-bit operands that a Hopper SM starts in a clock."""
+REACHED = 0.65
+"""The share of that which kernels with element work between their products reach."""
+
+
+def ranked(candidate: Candidate, facts: Facts, device: Device) -> Ranked:
+    """Return a candidate on matrix tiles with its estimate."""
+    return Ranked(candidate, tuple(_estimate(part, facts, device) for part in candidate.parts))
+
+
+def _estimate(part: Part, facts: Facts, device: Device) -> Estimate:
+    plan = part.matrix
+    assert plan is not None
+    rows = facts.size(facts.nest.base)
+    inner = sum(facts.extent(a) for a in part.plan.resident)
+    products = rows * facts.size(facts.swept) * inner
+    seconds = products / (device.sms * device.clock_mhz * PRODUCTS)
+    elements = facts.element_work
+    # Products are the tensor core's: the other pipes have what is left.
+    work = replace(elements, fma=max(0.0, elements.fma - 2 * products)) + Work(
+        facts.bytes_read, facts.bytes_written
+    )
+    rest = roofline(work, device)
+    pipes = (("tensor core", seconds), *rest.pipes_us)
+    slowest = max(pipes, key=lambda pipe: pipe[1])
+    bound = Bound(slowest[1] + rest.launch_us, slowest[0], pipes, rest.launch_us)
+    blocks = prod(-(-facts.extent(g.axis) // g.tile) for g in part.plan.grid)
+    registers = 65536 // (plan.min_blocks * plan.threads) // 8 * 8
+    fits = occupancy(BlockDemand(plan.threads, min(255, registers)), device.sm)
+    resident = device.sms * plan.min_blocks
+    waves = -(-blocks // resident) * resident / max(1, blocks)
+    time = slowest[1] * waves / REACHED + rest.launch_us
+    terms = tuple(sorted(pipes, key=lambda pipe: -pipe[1]))
+    return Estimate(time, slowest[0], bound, fits, registers, blocks, terms)

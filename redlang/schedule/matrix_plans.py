@@ -1,0 +1,222 @@
+"""Plans of nests whose products suit the tensor core: rows, columns and stages by shape.
+
+The products of a nest settle what is a row (an axis of the one side that a unit keeps), what is
+looped over, and what lies in registers whole. Tiles follow from what registers and shared memory
+hold, and from what was measured for short, long and partly absent loops (H200):
+
+    narrow accumulators, short loops    64 rows a block, two blocks an SM: one fills the other's gaps
+    narrow accumulators, long loops     192 rows: operands are read less often
+    wide accumulators                   128 rows
+
+Groups take turns where their element work is long beside their products, which narrow products
+make it, and where loops end early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from redlang.ir.build import Builder
+from redlang.ir.incremental import Partial
+from redlang.ir.loops import GridAxis
+from redlang.ir.program import ArrayParam, Expr, Load, Program, Reduce
+from redlang.ir.types import BF16, F16
+from redlang.schedule.candidates import Candidate, Part
+from redlang.schedule.contract import split_product
+from redlang.schedule.device import Device
+from redlang.schedule.facts import Facts, Layout, power_above
+from redlang.schedule.fragments import GROUP_ROWS, STEP
+from redlang.schedule.matrices import MatrixPlan
+from redlang.schedule.nests import Nest
+from redlang.schedule.plan import NestPlan
+
+FAMILY = "matrix tiles"
+WIDEST = 256
+"""The longest axis that lies in registers or shared memory whole."""
+COLUMNS = 128
+"""Columns of a loop's tile; more gained nothing."""
+NARROW = 64
+MIDDLE = 96
+SHORT_LOOP = 1024
+TURNS_LOOP = 4096
+REGISTERS = {1: 188, 2: 188, 3: 128}
+"""Registers of a consumer that tiles may take, by warp groups."""
+BARRIER_BYTES = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the products of a nest look like.
+
+    Attributes:
+        rows: Axes of rows, slowest first.
+        loop: The axis that is looped over.
+        inner: Axes contracted inside the loop, whole.
+        columns: Further axes of accumulators, whole.
+        masked: Whether the loop has elements that take no part.
+    """
+
+    rows: tuple[str, ...]
+    loop: str
+    inner: tuple[str, ...]
+    columns: tuple[str, ...]
+    masked: bool
+
+
+def matrix_candidates(
+    program: Program, nest: Nest, extents: Mapping[str, int], device: Device
+) -> list[Candidate]:
+    """Return plans of a nest on matrix tiles, best first; none where they do not suit it.
+
+    Args:
+        program: The normalised program.
+        nest: The nest with incremental sweeps.
+        extents: Those of a call.
+        device: What it runs on.
+    """
+    if device.capability != "9.0" or 0 in extents.values():
+        return []
+    facts = Facts(program, nest, extents, Layout({}, {}))
+    shape = _shape(facts)
+    if shape is None or max(facts.extent(a) for a in (*shape.inner, *shape.columns)) > WIDEST:
+        return []
+    plans = dict.fromkeys(_plans(facts, shape, device))
+    return [
+        Candidate(FAMILY, (Part(nest, _nest_plan(facts, shape, p), p.warp(), matrix=p),))
+        for p in plans
+    ]
+
+
+def _shape(facts: Facts) -> Shape | None:
+    if len(facts.nest.sweeps) != 1 or len(facts.swept) != 1 or not facts.used_inner:
+        return None
+    (loop,) = facts.swept
+    pairs = _products(facts)
+    copied = [
+        side.type.axes
+        for pair in pairs
+        for side in pair
+        if isinstance(side, Load) and loop in side.type.axes and _is_short(facts.program, side)
+    ]
+    shared = frozenset[str]().union(*copied)
+    rows = tuple(a for a in facts.nest.base if copied and a not in shared)
+    inner = tuple(a for a in facts.inner if a != loop)
+    columns = tuple(a for a in facts.extra if a not in inner)
+    if not rows or not inner:
+        return None
+    masked = any(
+        isinstance(step, Partial) and step.condition is not None
+        for sweep in facts.nest.sweeps
+        for step in sweep.update
+    )
+    return Shape(rows, loop, inner, columns, masked)
+
+
+def _products(facts: Facts) -> list[tuple[Expr, Expr]]:
+    """Return the operands of every product of a nest."""
+    builder = Builder.of(facts.program)
+
+    def pointwise(name: str) -> Expr | None:
+        definition = facts.definitions.get(name)
+        value = None if definition is None else definition.value
+        return None if isinstance(value, Reduce) else value
+
+    found = []
+    for sweep in (*facts.nest.sweeps, *facts.used_inner):
+        for step in sweep.update:
+            if isinstance(step, Partial) and step.op == "sum":
+                pair = split_product(step.values[0], sweep.axes, builder, pointwise)
+                if pair is not None:
+                    found.append(pair)
+    return found
+
+
+def _is_short(program: Program, load: Load) -> bool:
+    array = program.array(load.array)
+    return isinstance(array, ArrayParam) and array.dtype in (F16, BF16)
+
+
+def padded(extent: int) -> int:
+    """Return the extent that registers and shared memory have for a whole axis."""
+    return -(-extent // STEP) * STEP
+
+
+def _plans(facts: Facts, shape: Shape, device: Device) -> Iterator[MatrixPlan]:
+    """Yield plans, the preferred one first, then such as ask for fewer registers."""
+    length = facts.extent(shape.loop)
+    widest = max(padded(facts.extent(a)) for a in (*shape.inner, *shape.columns))
+    units = facts.size(a for a in facts.nest.base if a not in shape.rows)
+    tall = facts.size(shape.rows)
+    fitting = facts.extent(shape.rows[-1])
+    if widest <= NARROW and length > SHORT_LOOP and fitting >= 3 * GROUP_ROWS:
+        first = MatrixPlan(_rows(facts, shape, 3), (), 2, 1, turns=True)
+    elif widest <= NARROW or tall <= GROUP_ROWS or -(-tall // 128) * units < device.sms // 2:
+        first = MatrixPlan(_rows(facts, shape, 1), (), 2, 2 if widest <= 128 else 1)
+    else:
+        turns = widest <= MIDDLE or (shape.masked and length <= TURNS_LOOP)
+        first = MatrixPlan(_rows(facts, shape, 2), (), 2, 1, turns=turns)
+    light = widest <= MIDDLE
+    first = replace(first, persistent=light, staged=light)
+    calm = MatrixPlan(_rows(facts, shape, 1), (), 2, 1)
+    for plan, most in ((first, COLUMNS), (first, COLUMNS // 2), (calm, 64), (calm, 32)):
+        fitted = _fitted(facts, shape, plan, most, device)
+        if fitted is not None:
+            yield fitted
+
+
+def _rows(facts: Facts, shape: Shape, groups: int) -> tuple[tuple[str, int], ...]:
+    """Return the row axes with their tiles: the last one first, the others where it is short."""
+    *others, last = shape.rows
+    wanted = groups * GROUP_ROWS
+    if not others or facts.extent(last) >= wanted:
+        return ((last, wanted),)
+    left = wanted
+    found: list[tuple[str, int]] = []
+    for axis in reversed(others):
+        if found:
+            break
+        tile = min(GROUP_ROWS, power_above(facts.extent(last)))
+        found.append((last, tile))
+        left //= tile
+        if left > 1:
+            found.append((axis, left))
+    return tuple(reversed(found))
+
+
+def _fitted(
+    facts: Facts, shape: Shape, plan: MatrixPlan, most: int, device: Device
+) -> MatrixPlan | None:
+    """Return a plan with as many columns as registers and shared memory have room for."""
+    whole = [(a, padded(facts.extent(a))) for a in (*shape.columns, *shape.inner)]
+    accumulators = sum(padded(facts.extent(a)) for a in shape.columns)
+    inner = sum(padded(facts.extent(a)) for a in shape.inner)
+    room = REGISTERS[plan.groups]
+    if plan.min_blocks > 1:
+        room = 65536 // (plan.min_blocks * plan.threads) - 32
+    columns = min(most, int((room - accumulators / 2) / 0.75) // STEP * STEP)
+    length = facts.extent(shape.loop)
+    while columns >= STEP:
+        tiles = -(-length // columns)
+        columns = padded(-(-length // tiles))
+        kept = plan.tile_rows * inner * 2 + plan.stages * columns * (inner + accumulators) * 2
+        out = plan.tile_rows * accumulators * 2
+        limit = device.sm.shared_bytes_per_block - BARRIER_BYTES
+        if plan.min_blocks > 1:
+            limit = device.sm.shared_bytes // plan.min_blocks - BARRIER_BYTES
+        if kept + (out if plan.staged else 0) <= limit:
+            return replace(plan, columns=((shape.loop, columns), *whole))
+        if plan.staged and kept <= limit:
+            return replace(plan, columns=((shape.loop, columns), *whole), staged=False)
+        columns -= STEP
+    return None
+
+
+def _nest_plan(facts: Facts, shape: Shape, plan: MatrixPlan) -> NestPlan:
+    tiles = dict(plan.rows)
+    base = facts.program.ordered(frozenset(facts.nest.base))
+    grid = tuple(GridAxis(a, tiles.get(a, 1)) for a in base)
+    resident = (*shape.columns, *shape.inner)
+    limits = tuple((a, plan.width(a)) for a in resident)
+    loop = (shape.loop, plan.width(shape.loop))
+    return NestPlan("single-segment", grid, (loop,), resident, None, limits)

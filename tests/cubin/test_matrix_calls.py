@@ -1,0 +1,77 @@
+"""Calls of kernels with products of 16-bit arrays, from arguments to results, on emulated tiles."""
+
+from dataclasses import replace
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import redlang
+from redlang.schedule.device import DEFAULT_DEVICE
+from tests.cubin.device import simulated
+
+TYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
+FULL = """
+def f(q: "b h m d", k: "b h n d", v: "b h n e") -> "b h m e":
+    s = sum[d](q * k) * rsqrt(size(d))
+    p = exp(s - max[n](s))
+    return sum[n](p * v) / sum[n](p)
+"""
+CAUSAL = """
+def f(q: "b h m d", k: "b h n d", v: "b h n e") -> "b h m e":
+    s = sum[d](q * k) * rsqrt(size(d))
+    s = where(n <= m + (size(n) - size(m)), s)
+    p = exp(s - max[n](s))
+    return sum[n](p * v) / sum[n](p)
+"""
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    # Few SMs, so that few units fill them.
+    with simulated(monkeypatch, replace(DEFAULT_DEVICE, sms=2)) as driver:
+        yield driver
+
+
+def arrays(rng, dtype, **shapes):
+    return {n: rng.standard_normal(s).astype(TYPES[dtype]) for n, s in shapes.items()}
+
+
+def attend(b=1, h=2, m=70, n=100, d=32, e=None):
+    return {"q": (b, h, m, d), "k": (b, h, n, d), "v": (b, h, n, e or d)}
+
+
+def check(text, given, driver, names=None, tolerance=0.02, *, matrix=True):
+    kernel = redlang.compile(text.strip(), names or {})
+    found = kernel(**given)
+    expected = kernel.reference(**given)
+    pairs = zip(*((x if isinstance(x, tuple) else (x,)) for x in (found, expected)), strict=True)
+    for a, b in pairs:
+        a, b = a.astype(np.float64), np.asarray(b, np.float64)
+        assert np.array_equal(np.isfinite(a), np.isfinite(b))
+        both = np.isfinite(a)
+        scale = max(1.0, float(np.abs(b[both]).max(initial=0)))
+        np.testing.assert_allclose(a[both], b[both], rtol=tolerance, atol=tolerance * scale)
+    assert bool(driver.paths) == matrix
+    return kernel
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("text", [FULL, CAUSAL])
+def test_attention(text, dtype, gpu, rng):
+    check(text, arrays(rng, dtype, **attend()), gpu)
+
+
+SHAPES = {
+    "one query": {"m": 1, "n": 70},
+    "one key": {"m": 5, "n": 1},
+    "more queries than keys": {"m": 100, "n": 40},
+    "two groups of rows": {"m": 130, "n": 130, "d": 96},
+    "ragged depth": {"d": 40, "e": 24},
+    "deep": {"d": 192, "e": 128, "m": 20, "n": 40},
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes(name, gpu, rng):
+    check(CAUSAL, arrays(rng, "bf16", **attend(**SHAPES[name])), gpu)
