@@ -145,14 +145,21 @@ class Emitter:
     def sum(self, phi: Phi, name: str) -> Expr:
         """Return the sum of phi as an expression over states.
 
-        The sum of what some stage keeps about a centre is not kept beside it: it is c * n + r.
+        The sum of what some stage keeps about a centre is not kept beside it: it is c * n + r. A
+        count of every element that nobody keeps is the extent, in the end.
         """
+        if phi.counts and phi.condition is None and phi not in self._sums:
+            first, *others = map(self.build.size, self.swept())
+            count: Expr = first
+            for size in others:
+                count = self.build.mul(count, size)
+            return count
         centre = self._centred.get(_key(phi)) if not phi.centres else None
         if centre is None or centre.weight is None:
             return self.state(phi, name)
-        first, zeroth = self.state(_first(centre), name), self.state(centre.weight, name)
-        scaled = self.build.mul(self.build.convert(zeroth, phi.dtype), self.point(centre).kept)
-        return self.build.add(scaled, first)
+        rest, weight = self.state(_first(centre), name), self.state(centre.weight, name)
+        scaled = self.build.mul(self.build.convert(weight, phi.dtype), self.point(centre).kept)
+        return self.build.add(scaled, rest)
 
     def state(self, phi: Phi, name: str) -> Ref:
         """Return the state that holds the sum of phi at its reference points."""

@@ -87,9 +87,9 @@ class _Hoist:
     def of(self, expr: Expr) -> Hoisted:
         if self.view.fixed(expr):
             return Hoisted(expr, lambda g: g)
-        if expr.type.dtype.kind in ("int", "uint") and isinstance(expr, Apply):
-            if expr.op in WRAPPING and not is_small(expr):
-                raise NotMonotone("integers wrap, which keeps no order", expr)
+        whole = expr.type.dtype.kind in ("int", "uint")
+        if whole and isinstance(expr, Apply) and expr.op in WRAPPING and not is_small(expr):
+            raise NotMonotone("integers wrap, which keeps no order", expr)
         for attempt in (self._sum, self._product):
             hoisted = attempt(expr)
             if hoisted is not None:
