@@ -17,13 +17,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from redlang.ir.incremental import Sweep
 from redlang.ir.loops import GridAxis
 from redlang.ir.program import Program
+from redlang.schedule.cuts import cut
 from redlang.schedule.device import THREADS_PER_BLOCK, WARP
 from redlang.schedule.facts import Facts, Layout, power_above, unique
 from redlang.schedule.matrices import MatrixPlan
-from redlang.schedule.nests import Nest, step_expressions
+from redlang.schedule.nests import Nest
 from redlang.schedule.plan import Kind, NestPlan
 from redlang.schedule.threads import Spread, ThreadPlan
 
@@ -31,6 +31,8 @@ HELD = 64
 """Elements of one tile that a thread may hold: more spill at 255 registers."""
 ON_CHIP = THREADS_PER_BLOCK * 32
 """Elements of a slice that a block may hold: 1024 threads have 64 registers each."""
+REGISTERS = 65536
+"""Registers of an SM, on every device since compute capability 5.0."""
 BLOCKS = (128, 256)
 """Threads that units smaller than a warp share."""
 
@@ -94,57 +96,6 @@ def _identity(candidate: Candidate) -> tuple[object, ...]:
     return tuple((id(p.nest), p.plan, p.threads, p.across) for p in candidate.parts)
 
 
-def cut(facts: Facts) -> tuple[Nest, ...]:
-    """Return a nest as nests of one sweep each, and a map for results over swept axes."""
-    nest = facts.nest
-    if not nest.sweeps:
-        return (nest,)
-    mapped = [
-        n
-        for n in nest.results
-        if set(facts.program.results[n].axes) & {*facts.swept, *facts.mapped}
-    ]
-    ends = [n for n in nest.results if n not in mapped]
-    groups: list[list[Sweep]] = []
-    for sweep in nest.sweeps:
-        if groups and all(facts.is_short(a) and a in facts.extra for a in sweep.axes):
-            groups[-1].append(sweep)
-        else:
-            groups.append([sweep])
-    pieces = []
-    for number, group in enumerate(groups):
-        later = [sweep for other in groups[number + 1 :] for sweep in other]
-        exports = tuple(
-            stage
-            for sweep in group
-            for stage in sweep.stages
-            if stage in nest.exports or mapped or _is_read(facts, stage, later, ends)
-        )
-        results = () if later else tuple(ends)
-        pieces.append(Nest(nest.base, tuple(group), nest.inner, results, exports))
-    maps = [
-        Nest(
-            facts.program.ordered(frozenset(facts.program.results[n].axes)),
-            (),
-            nest.inner,
-            (n,),
-            (),
-        )
-        for n in mapped
-    ]
-    return (*pieces, *maps)
-
-
-def _is_read(facts: Facts, stage: str, later: Sequence[Sweep], ends: Sequence[int]) -> bool:
-    """Tell whether a later piece reads a stage: its sweeps, what is inside them, its results."""
-    if not later:
-        return False
-    read = [*later, *facts.used_inner]
-    exprs = [e for sweep in read for e in step_expressions(sweep)]
-    exprs += [facts.program.results[n].value for n in ends]
-    return any(stage in facts.uses.stages(e) for e in exprs)
-
-
 def _cut(
     program: Program, pieces: Sequence[Nest], extents: Mapping[str, int], layout: Layout
 ) -> list[Candidate]:
@@ -194,7 +145,8 @@ class Maker:
                     shape = self._spread(self.held_axes, wanted, 1 if column else width)
                     if column:
                         shape = [Spread(column[0], 1, lanes, width), *shape]
-                    if _held(shape) > HELD:
+                    unit = prod(s.threads for s in shape)
+                    if _held(shape) > (HELD if unit >= WARP else HELD // 2):
                         continue
                     limits = tuple((a, facts.extent(a)) for a in self.held_axes)
                     plan = NestPlan(
@@ -399,7 +351,19 @@ class Maker:
                 if across and part.threads.units > 1:
                     continue
                 threads = replace(part.threads, strips=strips)
+                if across:
+                    # All blocks run at once: the compiler must keep to the registers for that.
+                    threads = replace(threads, min_blocks=self._resident(threads))
                 yield Candidate(name, (replace(part, threads=threads, across=across),))
+
+    def _resident(self, threads: ThreadPlan) -> int:
+        """Return how many blocks of a shared sweep an SM should hold at once."""
+        words = 2 if self.facts.element_work.double else 1
+        held = words * prod(s.count for s in threads.spreads)
+        states = words * sum(len(s.states) for s in self.nest.sweeps)
+        wanted = held + 2 * states
+        registers = 64 if wanted <= 32 else 128 if wanted <= 64 else 255
+        return max(1, REGISTERS // (registers * threads.threads))
 
     def _tiles(self, axes: Sequence[str], threads: int, registers: int, width: int) -> list[Spread]:
         """Spread tiles of the innermost axes of a map over a block's threads."""

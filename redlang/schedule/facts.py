@@ -326,7 +326,7 @@ class Facts:
                 if isinstance(step, Partial):
                     axes = {a for value in step.values for a in value.type.axes} | {*sweep.axes}
                     double = any(t.dtype.name == "f64" for t in step.types)
-                    rounds = 6 * (step.k or 1) if step.k else 2 if "arg" in step.op else 1
+                    rounds = 12 if step.k else 2 if "arg" in step.op else 1
                     op = "add" if step.op in ("sum", "mantissa", "count") else "max"
                     found += [(op, double, tuple(axes))] * rounds
         return found

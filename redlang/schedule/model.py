@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
+from redlang.ir import walk
 from redlang.schedule.candidates import Candidate, Part
 from redlang.schedule.demand import BlockDemand
 from redlang.schedule.device import WARP, Device
@@ -18,10 +19,23 @@ from redlang.schedule.facts import Access, Facts
 from redlang.schedule.occupancy import Occupancy, occupancy
 from redlang.schedule.roofline import Bound, Work, roofline
 
-MEMORY_US = 0.75
+MEMORY_US = 1.1
 """From a load to its first use, under load."""
 EXCHANGE_US = 0.06
-"""A fold across the lanes of a warp; across warps it costs about twice that."""
+"""A fold across the lanes of a warp."""
+BARRIER_US = 0.09
+"""What a fold across warps costs more, and `WARP_US` for each of them."""
+WARP_US = 0.025
+CROWD = 1536
+"""Threads beyond 256 that double what a block waits."""
+STRIPS = 1.06
+"""What strips cost over a row on chip, as measured where both read it once."""
+STEP_US = 0.6
+"""One round of the last block's reading of what other blocks found."""
+SPILLS = 1.5
+"""Estimates over the registers that there are, from which on a plan surely spills."""
+LISTS = 64
+"""Integer extremes a clock on one SM."""
 BLOCK_US = 0.02
 """What starting a block costs its SM."""
 SM_GB_S = 90.0
@@ -62,8 +76,7 @@ def segments(part: Part, extents: Mapping[str, int], device: Device) -> int:
     axis = part.plan.segmented
     tiles = -(-extents[axis] // part.plan.tile(axis))
     units = max(1, _units(part, extents))
-    resident = max(1, device.sm.threads // 2 // part.threads.threads)
-    wanted = max(1, device.sms * resident // units)
+    wanted = max(1, device.sms * part.threads.min_blocks // units)
     return max(1, min(tiles, wanted))
 
 
@@ -86,7 +99,6 @@ def estimate(part: Part, facts: Facts, device: Device) -> Estimate:
     fits = occupancy(BlockDemand(part.threads.threads, registers), device.sm)
     resident = max(1, fits.blocks)
     per_sm = -(-shape.blocks // device.sms)
-    busy = min(1.0, shape.blocks / device.sms)
     share = per_sm * device.sms / max(1, shape.blocks)
     moved = shape.traffic()
     pipes = {name: time * (1 if name == "memory" else ISSUE) for name, time in bound.pipes_us}
@@ -97,13 +109,15 @@ def estimate(part: Part, facts: Facts, device: Device) -> Estimate:
         "arithmetic": max(arithmetic, pipes["arithmetic"], pipes["comparisons"]) * share,
         "special functions": pipes["special functions"] * share,
         "double": pipes["double"] * share,
-        "waiting": shape.chain_us() * -(-per_sm // resident),
+        "waiting": shape.chain_us() * max(1.0, per_sm / resident),
+        "lists": shape.lists_us() * per_sm,
         "blocks": BLOCK_US * per_sm,
         "states": shape.states_us() * per_sm / min(resident, per_sm or 1),
     }
-    del busy
     # A smooth maximum: what runs side by side still disturbs each other.
     total = sum(t**3 for t in terms.values()) ** (1 / 3)
+    if part.threads.strips:
+        total *= STRIPS
     if fits.blocks == 0:
         total = float("inf")
     ordered = tuple(sorted(terms.items(), key=lambda item: -item[1]))
@@ -210,34 +224,70 @@ class _Shape:
             count *= 1 + again + bool(swept & set(self.facts.mapped))
         return count
 
-    def folds(self) -> float:
-        """Return the folds across threads in one unit, in units of a fold across lanes."""
+    def _lanes(self) -> int:
+        """Return how many threads share a unit's sweep."""
+        swept = {*self.facts.swept, *self.facts.inner}
+        return prod(s.threads for s in self.part.threads.spreads if s.axis in swept)
+
+    def folds_us(self) -> float:
+        """Return the time of the folds across threads in one unit."""
         threads = self.part.threads
-        swept = [s for s in threads.spreads if s.axis in {*self.facts.swept, *self.facts.inner}]
-        lanes = prod(s.threads for s in swept)
+        lanes = self._lanes()
         if lanes == 1:
-            return 0
-        once = 1 if lanes <= WARP else 2.2
-        states = sum(len(s.states) for s in self.facts.nest.sweeps)
+            return 0.0
+        warps = max(1, lanes // WARP)
+        once = EXCHANGE_US
+        sweeps = self.facts.nest.sweeps
         if threads.strips:
-            across = 3 if self.segments > 1 else 1
-            return (once + states) * across
-        per_round = len(self.facts.nest.sweeps) * once
-        if self.kind == "on-chip":
-            return per_round
-        return per_round * self.rounds()
+            # The merge's text runs once for each bit of the thread's number.
+            states = sum(len(s.states) for s in sweeps)
+            joined = once * (lanes.bit_length() - 1) / 5 * (1 + states)
+            joined += 2 * BARRIER_US if warps > 1 else 0
+            return joined * (2 if self.segments > 1 else 1)
+        if warps > 1:
+            once += BARRIER_US + WARP_US * warps
+        stages = sum(self._width(stage) for sweep in sweeps for stage in sweep.stages)
+        return once * stages * (1 if self.kind == "on-chip" else self.rounds())
+
+    def _width(self, stage: str) -> int:
+        """Return how many values of a stage one unit has, short axes only."""
+        axes = walk.definition_types(self.facts.program)[stage].axes
+        return prod(self.facts.extent(a) for a in axes if a in self.facts.extra)
+
+    def lists_us(self) -> float:
+        """Return what joining top-k lists across threads and rounds costs a block."""
+        cost = 0.0
+        for k in self.facts.slots.values():
+            joined = k + k * (k.bit_length() - 1)
+            stages = self._lanes().bit_length() - 1
+            if self.part.threads.strips or self.kind != "on-chip":
+                # There, entries are pairs of a value and an index of 64 bits.
+                cost += 12 * joined * (self.rounds() + stages)
+            else:
+                cost += (joined + 2 * k) * stages
+        return cost * self.part.threads.threads / LISTS / self.device.clock_mhz
 
     def chain_us(self) -> float:
         """Return how long one block takes when nothing else runs on its SM."""
         waits = self.rounds()
-        merge = 3 * MEMORY_US if self.segments > 1 else 0.0
+        merge = 0.0
+        if self.segments > 1:
+            threads = self.part.threads.threads
+            merge = 2 * MEMORY_US + STEP_US * -(-self.segments // threads)
         body = self.held * 4 / self.device.clock_mhz * max(1, self._operations() / 4)
-        return waits * (MEMORY_US + body) + self.folds() * EXCHANGE_US + merge
+        # All warps of a large block wait at once, for memory and for each other.
+        crowd = 1 + max(0, self.part.threads.threads - 256) / CROWD
+        return (waits * (MEMORY_US + body) + self.folds_us()) * crowd + merge
 
     def _operations(self) -> float:
         work = self.facts.element_work
         elements = max(1.0, max((a.whole / a.size for a in self.facts.accesses), default=1.0))
         return (work.fma + work.extreme + 4 * work.special) / elements
+
+    def _specials(self) -> float:
+        """Return the special functions of an element."""
+        elements = max((a.whole / a.size for a in self.facts.accesses), default=1.0)
+        return self.facts.element_work.special / max(1.0, elements)
 
     def states_us(self) -> float:
         """Return what moving states costs a block: it is paid for each tile, not each element."""
@@ -253,9 +303,12 @@ class _Shape:
             a for a in self.facts.accesses if not a.written and set(a.axes) & set(self.facts.swept)
         ]
         words = 2 if self.facts.element_work.double else 1
-        tiles = max(1, len(arrays)) + (1 if self.kind == "on-chip" else 0.5)
+        tiles = max(1, len(arrays)) + 0.5
+        if self.kind == "on-chip":
+            # Powers and logarithms of elements are kept beside them.
+            tiles += max(0.5, self._specials() - 1.5)
         estimate = 24 + self.held * words * tiles
         if threads.strips:
             estimate += 2 * sum(len(s.states) for s in self.facts.nest.sweeps)
-        cap = 65536 // threads.threads
-        return int(min(estimate, max(32, cap), 255))
+        cap = 65536 // (threads.threads * threads.min_blocks)
+        return int(min(estimate, max(32, cap), 255)) if estimate < SPILLS * cap else 256

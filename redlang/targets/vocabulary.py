@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from redlang.targets.ptx.casts import cast, conversion, exponent_of, ldexp, mantissa_of
-from redlang.targets.ptx.elementary import exp, exp2, fma, maximum, minimum, rsqrt
+from redlang.targets.ptx.elementary import exp, exp2, fma, maximum, minimum, rsqrt, short_exp
 from redlang.targets.ptx.functions import (
     absolute,
     ceil,
@@ -115,6 +115,7 @@ __all__ = [
     "rsqrt",
     "scale_of",
     "select",
+    "short_exp",
     "sigmoid",
     "sign",
     "sin",

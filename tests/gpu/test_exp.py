@@ -49,6 +49,16 @@ def test_results_are_within_two_ulp(word, reference):
     assert worst <= 2
 
 
+def test_the_short_form_is_off_by_a_hundredth_of_an_ulp_of_f16():
+    _, kernel = load(SOURCE.format(word="short_exp"), "kernel", ("i64", "i64"), threads=256)
+    x = np.linspace(-87, 88, 1 << 20, dtype=np.float32)
+    x_buffer, y_buffer = Buffer(x.nbytes).write(x), Buffer(x.nbytes)
+    launch(kernel, len(x) // 256, x_buffer.address, y_buffer.address)
+    wanted = np.exp(x.astype(np.float64))
+    error = np.abs(y_buffer.read(x.shape, np.float32) / wanted - 1)
+    assert error.max() <= 2**-17
+
+
 @pytest.mark.parametrize(("word", "x"), [("exp", [0.0, -0.0]), ("exp2", np.arange(-149.0, 128.0))])
 def test_exact_powers_are_exact(word, x):
     _, kernel = load(SOURCE.format(word=word), "kernel", ("i64", "i64"), threads=256)

@@ -81,7 +81,16 @@ class Accesses:
             return "coherent"
         # What every unit reads again is worth its space in L1.
         grid = {grid.axis for grid in self.frame.kernel.grid}
-        return "stream" if grid <= set(axes) else "keep"
+        return "stream" if grid <= set(axes) and not self._in_points(memory, axes) else "keep"
+
+    def _in_points(self, memory: Memory, axes: Sequence[str]) -> bool:
+        """Say whether pieces of neighbouring lanes lie apart, so that sectors are read in turns."""
+        strides = self._strides(memory)
+        for own, axis in zip(memory.axes, axes, strict=True):
+            spread = self.frame.spread(axis)
+            if strides.get(own) == 1 and spread.threads == 1 and spread.count > 1:
+                return True
+        return False
 
     def _f8(self, dtype: DType) -> str:
         portable = dtype.name.startswith("f8") and not self.frame.classes.native_f8

@@ -365,6 +365,11 @@ def changing_names(body: Sequence[Statement]) -> frozenset[str]:
 def rounded(value: Expr, memory: Memory) -> Expr:
     """Return a value in the compute type of the memory that it is stored to."""
     target = compute_type(memory.dtype)
+    if isinstance(value, Cast) and value.explicit and value.to is memory.dtype:
+        # The store rounds in the same way.
+        inner = value.operand
+        if memory.dtype.kind == "float" and inner.type.dtype is target:
+            value = inner
     if value.type.dtype is target:
         return value
     return Cast(value, memory.dtype, replace(value.type, dtype=target, weak=False))

@@ -93,7 +93,7 @@ class Frame:
         self.kernel = kernel
         self.plan = plan
         self.classes = classes
-        self.module = Module()
+        self.module = Module(short=is_short(loops))
         self.entry = self.module.names.fresh(kernel.name)
         self.order = tuple(axis.name for axis in loops.program.axes)
         self.scopes: list[Scope] = []
@@ -324,6 +324,12 @@ class Frame:
             or spread.extent == 1
             or self.classes.multiple(axis) % spread.extent == 0
         )
+
+
+def is_short(loops: Loops) -> bool:
+    """Tell whether every number that a program returns has 16 bits or fewer."""
+    floats = [r.dtype for r in loops.program.results if r.dtype.kind == "float"]
+    return bool(floats) and all(dtype.bits <= 16 for dtype in floats)
 
 
 def _runs(bits: Sequence[int]) -> list[tuple[list[int], int]]:

@@ -146,10 +146,14 @@ class _SegmentUnit(Unit):
         frame = self.frame
         extent, parts = frame.parameter(Extent(axis)), frame.parameter(Extent(self.index))
         own = frame.first(self.index)
+        # Blocks have as many tiles each, the first few one more: a division in 32 bits is enough.
+        count = f"i32(t.tiles({extent}, {segment.tile}))"
+        share = frame.variable("share", axis, 0, lambda: f"t.divided({count}, {parts})")
 
         def bound(number: str) -> Callable[[], str]:
-            count = f"t.tiles({extent}, {segment.tile})"
-            return lambda: f"t.smaller({number} * {count} // {parts} * {segment.tile}, {extent})"
+            more = f"t.smaller({number}, i64({share}[1]))"
+            place = f"({number} * i64({share}[0]) + {more}) * {segment.tile}"
+            return lambda: f"t.smaller({place}, {extent})"
 
         start = frame.variable("start", axis, 0, bound(own))
         stop = frame.variable("stop", axis, 0, bound(f"({own} + 1)"))
@@ -284,6 +288,15 @@ class _SegmentUnit(Unit):
             frame.line(f"{put}({own}, {writes}, {value.text})")
             places[name] = (get, base, size)
         frame.line("t.barrier()")
+        if lanes == (1 << WARP_BITS) - 1:
+            # Each warp joins the states of all: a lane takes that of the warp of its number.
+            own = f"i64({frame.thread_bits(range(len(bits)))})"
+            for name, value in self._states():
+                get, base, size = places[name]
+                frame.line(f"{value.text} = {get}({base} + {own} * {size})")
+            self._join_lanes(range(len(bits)))
+            frame.line("t.barrier()")
+            return
         for name, value in self._states():
             get, base, _ = places[name]
             frame.line(f"{value.text} = {get}({base})")

@@ -67,6 +67,7 @@ WORDS = frozenset(
         "rsqrt",
         "scale_of",
         "select",
+        "short_exp",
         "sigmoid",
         "sign",
         "sin",
@@ -86,14 +87,20 @@ WORDS = frozenset(
 """The words of scalar text: what `redlang.targets.vocabulary` defines."""
 
 _RESERVED = {"np", "cuda", "t"}
+_SHORT = (
+    "# All results have 16 bits or fewer: what the short form is off by does not show.",
+    "exp = short_exp",
+    "",
+)
 
 
 class Module:
     """Collects the declarations of one generated module."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, short: bool = False) -> None:
+        """Start a module; `short` lets words be as exact as 16-bit results can show."""
         self.names = Names({*_RESERVED, *WORDS})
-        self._lines: list[str] = []
+        self._lines = list(_SHORT) if short else []
         self._known: dict[str, str] = {}
 
     def declare(self, base: str, value: str) -> str:
