@@ -46,6 +46,7 @@ from redlang.schedule.search import (
 logger = logging.getLogger("redlang.compile")
 
 WIDEST = 16
+SMALL = 1024
 SHORT_INDEX = 1 << 16
 LONG_INDEX = 1 << 31
 """Bounds on swept extents that generated code may rely on: 16-bit and 31-bit indices."""
@@ -488,7 +489,9 @@ class Known:
 
 def _unit(strides: Mapping[str, int], extents: Mapping[str, int]) -> str | None:
     """Return the axis along which neighbours are adjacent; the last one where there is a choice."""
-    fitting = [a for a, step in strides.items() if step == 1 and extents[a] > 1]
+    # A small array is not worth code of its own where the last axis has one element.
+    small = prod(extents[a] for a in strides) <= SMALL
+    fitting = [a for a, step in strides.items() if step == 1 and (small or extents[a] > 1)]
     if fitting:
         return fitting[-1]
     alone = [a for a, step in strides.items() if extents[a] == 1]
