@@ -14,6 +14,7 @@ from typing import Protocol, assert_never
 
 from redlang.errors import InternalError
 from redlang.ir import walk
+from redlang.ir.monotony import is_small
 from redlang.ir.program import (
     Apply,
     Cast,
@@ -164,7 +165,10 @@ class _Spelling:
         if op in _INFIX:
             left, right = arguments
             shared = dtype if dtype is not BOOL else _common(left.type.dtype, right.type.dtype)
-            return f"({self.typed(left, shared)} {_INFIX[op]} {self.typed(right, shared)})"
+            texts = self.typed(left, shared), self.typed(right, shared)
+            return (
+                _wrapping(op, *texts) if _wraps(expr) else f"({texts[0]} {_INFIX[op]} {texts[1]})"
+            )
         special = _SPECIAL.get(op)
         if special is not None:
             text = special(self, expr)
@@ -176,6 +180,8 @@ class _Spelling:
     def negate(self, expr: Apply) -> str:
         dtype = expr.type.dtype
         operand = self.typed(expr.arguments[0], dtype)
+        if _wraps(expr):
+            return f"to_i64(u64(0) - to_u64({operand}))"
         # Numba makes the negative of a uint64 an int64.
         return f"(u64(0) - {operand})" if dtype is U64 else f"(-{operand})"
 
@@ -207,18 +213,30 @@ class _Spelling:
         factor = self.typed(base, dtype)
         if isinstance(base, Apply | Cast | Load):
             factor = self.setting.keep(factor)
-        product = self.product(factor, abs(times))
+        product = self.product(factor, abs(times), wraps=_wraps(expr))
         return product if times > 0 else f"({number(1, dtype)} / {product})"
 
-    def product(self, factor: str, times: int) -> str:
+    def product(self, factor: str, times: int, *, wraps: bool) -> str:
         """Return factor^times by squaring."""
         if times == 1:
             return factor
-        half = self.product(factor, times // 2)
+        half = self.product(factor, times // 2, wraps=wraps)
         if times >= 4:
             half = self.setting.keep(half)
-        square = f"({half} * {half})"
-        return f"({square} * {factor})" if times % 2 else square
+        square = _wrapping("mul", half, half) if wraps else f"({half} * {half})"
+        if times % 2 == 0:
+            return square
+        return _wrapping("mul", square, factor) if wraps else f"({square} * {factor})"
+
+
+def _wraps(expr: Apply) -> bool:
+    """Return whether arithmetic may leave the range of int64, where Numba's has no meaning."""
+    return expr.type.dtype is I64 and not is_small(expr)
+
+
+def _wrapping(op: str, left: str, right: str) -> str:
+    """Return the text of arithmetic of int64 that wraps."""
+    return f"to_i64(to_u64({left}) {_INFIX[op]} to_u64({right}))"
 
 
 def _common(left: DType, right: DType) -> DType:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
+from redlang.ir import walk
 from redlang.ir.program import (
     Apply,
     Cast,
@@ -40,6 +41,8 @@ _ALWAYS = {
     "sqrt": NONNEGATIVE,
     "abs": NONNEGATIVE,
 }
+WRAPPING = ("abs", "add", "floordiv", "mul", "neg", "pow", "sub")
+"""What can leave the range of int64, so that signs of integers do not follow."""
 _ODD = ("tanh", "erf", "sign", "neg")
 _INCREASING = ("exp", "exp2", "tanh", "sigmoid", "erf")
 _ROOTS = {"sqrt": 1, "log": 1, "log2": 1, "rsqrt": -1}
@@ -74,11 +77,11 @@ def step(expr: Expr, axes: Collection[str], lookup: Lookup) -> Step | None:
     if len(varying) != 1:
         return None
     (position,) = varying
-    direction = _direction(expr, position, lookup)
+    direction = _direction(expr, position, axes, lookup)
     return None if direction == 0 else Step(position, direction)
 
 
-def _direction(expr: Apply, position: int, lookup: Lookup) -> int:
+def _direction(expr: Apply, position: int, axes: Collection[str], lookup: Lookup) -> int:
     """Return 1 or -1 where the operator is strictly monotone in this argument, else 0."""
     mapped = expr.arguments[position]
     match expr.op:
@@ -89,7 +92,8 @@ def _direction(expr: Apply, position: int, lookup: Lookup) -> int:
         case "neg":
             return -1
         case "mul":
-            return _strict(sign(expr.arguments[1 - position], lookup))
+            # A sum over nothing is 0 and makes ties; as a divisor it leaves the range of numbers.
+            return _strict(sign(expr.arguments[1 - position], lookup, axes))
         case "div" if position == 0:
             return _strict(sign(expr.arguments[1], lookup))
         case "div":
@@ -119,56 +123,88 @@ def _power(expr: Apply, base: int) -> int:
     return -1 if exponent.value < 0 and base == POSITIVE else 0
 
 
-def sign(expr: Expr, lookup: Lookup) -> int:
-    """Return what `expr` may be, as bits of NEGATIVE, ZERO and POSITIVE."""
+def sign(expr: Expr, lookup: Lookup, axes: Collection[str] | None = None) -> int:
+    """Return what `expr` may be, as bits of NEGATIVE, ZERO and POSITIVE.
+
+    Args:
+        expr: As resolved or normalised.
+        lookup: What names stand for.
+        axes: Those along which elements exist that are compared: sums of some elements of these
+            axes, and over other axes, may be over nothing. None takes it that none is.
+    """
+    if expr.type.dtype.kind == "uint":
+        return NONNEGATIVE
     match expr:
         case Literal(value):
             return NEGATIVE if value < 0 else ZERO if value == 0 else POSITIVE
         case Index():
             return NONNEGATIVE
-        case Size():
+        case Size(axis):
             # Where an axis is empty there is no element to compare.
-            return POSITIVE
+            return POSITIVE if axes is None or axis in axes else NONNEGATIVE
         case Scalar() | Load():
-            return NONNEGATIVE if expr.type.dtype.kind in ("bool", "uint") else UNKNOWN
+            return NONNEGATIVE if expr.type.dtype.kind == "bool" else UNKNOWN
         case Ref(name):
-            return _reference(name, lookup)
-        case Cast(operand, _, _, explicit):
-            bits = sign(operand, lookup)
+            return _reference(name, lookup, axes)
+        case Cast(operand, to, _, explicit):
+            if to.kind == "int" and operand.type.dtype.kind == "uint":
+                return UNKNOWN
+            bits = sign(operand, lookup, axes)
             return bits | ZERO if explicit else bits
         case Mask(_, operand):
-            return sign(operand, lookup)
+            return sign(operand, lookup, axes)
         case Fill(operand, value):
-            return sign(operand, lookup) | sign(value, lookup)
-        case Apply():
-            return _apply_sign(expr, lookup)
+            return sign(operand, lookup, axes) | sign(value, lookup, axes)
+        case Apply(op):
+            if expr.type.dtype.kind == "int" and op in WRAPPING and not is_small(expr):
+                return UNKNOWN
+            return _apply_sign(expr, lookup, axes)
         case _:
             assert_never(expr)
 
 
-def _reference(name: str, lookup: Lookup) -> int:
+def is_small(expr: Expr) -> bool:
+    """Return whether an integer is made of indices, sizes and literals, too small to wrap."""
+    leaves = (node for node in walk.nodes(expr) if isinstance(node, Load | Ref | Scalar))
+    return all(leaf.type.dtype.kind == "bool" for leaf in leaves)
+
+
+def _reference(name: str, lookup: Lookup, axes: Collection[str] | None) -> int:
     value = lookup(name)
     if value is None:
         return UNKNOWN
     if not isinstance(value, Reduce):
-        return sign(value, lookup)
+        return sign(value, lookup, axes)
+    whole = value.types[0].dtype.kind == "int"
     match value.op:
-        # Over the elements that are compared, which are not none.
-        case "sum" | "max" | "min" | "prod":
-            bits = sign(value.operand, lookup)
-            return UNKNOWN if value.op == "prod" and bits & NEGATIVE else bits
+        case "sum":
+            bits = sign(value.operand, lookup, axes)
+            return UNKNOWN if whole else bits | (0 if _somewhere(value, axes) else ZERO)
+        case "prod":
+            bits = sign(value.operand, lookup, axes)
+            return UNKNOWN if whole or bits & NEGATIVE else bits
+        case "max" | "min":
+            # Over nothing: infinite, or the integer that is furthest from all others.
+            extreme = NEGATIVE if value.op == "max" else POSITIVE
+            return sign(value.operand, lookup, axes) | (extreme if whole else 0)
         case "count" | "any" | "all":
             return NONNEGATIVE
         case _:
             return UNKNOWN
 
 
-def _apply_sign(expr: Apply, lookup: Lookup) -> int:
+def _somewhere(value: Reduce, axes: Collection[str] | None) -> bool:
+    """Return whether a reduction has an element wherever `axes` have."""
+    partial = value.condition is not None or value.operand.type.absent
+    return axes is None or (not partial and set(value.axes) <= set(axes))
+
+
+def _apply_sign(expr: Apply, lookup: Lookup, axes: Collection[str] | None) -> int:
     if expr.op in _ALWAYS:
         return _ALWAYS[expr.op]
     if expr.type.dtype.kind == "bool":
         return NONNEGATIVE
-    bits = [sign(argument, lookup) for argument in expr.arguments]
+    bits = [sign(argument, lookup, axes) for argument in expr.arguments]
     match expr.op:
         case "add":
             return _sum(bits[0], bits[1])

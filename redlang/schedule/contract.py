@@ -26,11 +26,14 @@ def split_product(
     if len(factors) < 2 or value.type.dtype.kind != "float":
         return None
     swept = set(over)
-    seed = max(factors, key=lambda f: (swept <= set(f.type.axes), len(f.type.axes)))
+    # A square holds the same factor twice, so that the seed goes by its place.
+    place = max(
+        range(len(factors)),
+        key=lambda i: (swept <= set(factors[i].type.axes), len(factors[i].type.axes)),
+    )
+    seed = factors.pop(place)
     left, right = [seed], list[Expr]()
     for factor in factors:
-        if factor is seed:
-            continue
         axes = set(factor.type.axes)
         (left if axes <= set(seed.type.axes) and not _private(axes, seed) else right).append(factor)
     if not right:

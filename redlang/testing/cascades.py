@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from redlang.testing.compare import differences
-from redlang.testing.inputs import SPECIALS, spread
+from redlang.testing.inputs import SPECIALS, STORAGE, spread
+from redlang.testing.plans import Pick
+from redlang.testing.rounding import rounding
 
 Array = NDArray[Any]
-Pick = Callable[[Sequence[Any]], Any]
-"""Chooses one of several: Hypothesis, which can shrink, or a seeded generator, which spreads."""
-
 ELEMENTS = ("x", "y", "w", "x * w", "abs(x)", "x * x", "x - y", "where(x > 0, x, y)", "x * a", "-y")
 EXACT = ("x", "y", "w", "abs(x)", "where(x > 0, x, y)", "-y", "minimum(x, w)")
 CONDITIONS = (
@@ -34,9 +34,13 @@ CONDITIONS = (
     "w < y",
     "(x > 0) & (l != 4)",
     "~isnan(x)",
+    "c",
+    "not c or w > 0",
+    "-2 < l - i <= 5",
     "i < 2",  # constant along l: the last one
 )
 LENGTHS = (0, 1, 2, 3, 7, 16, 33, 130)
+ELEMENT_TYPES = ("f64", "f32", "f16", "bf16", "f8e4m3", "f8e5m2", "i8", "u8", "i16", "i32", "i64")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +69,22 @@ class _Builder:
     mild: list[str] = field(default_factory=list)
     maxima: list[tuple[str, str]] = field(default_factory=list)
     weights: list[tuple[str, str, str]] = field(default_factory=list)
+    columns: list[str] = field(default_factory=list)
     returned: list[tuple[str, str]] = field(default_factory=list)
     wide: bool = False
     least: int = 0
 
 
 @st.composite
-def cascades(
-    draw: st.DrawFn, *, stages: int = 4, dtypes: tuple[str, ...] = ("float64",)
-) -> Cascade:
-    """Draw a kernel of up to `stages` stages over one axis or two, and arrays for it."""
+def cascades(draw: st.DrawFn, *, stages: int = 4, dtypes: tuple[str, ...] = ("f64",)) -> Cascade:
+    """Draw a kernel of up to `stages` stages over one axis or two, and arrays for it.
+
+    The arrays are all of the first of `dtypes`, or each of any of them.
+    """
     return _cascade(lambda options: draw(st.sampled_from(options)), stages, dtypes)
 
 
-def random_cascade(
-    seed: int, *, stages: int = 4, dtypes: tuple[str, ...] = ("float64",)
-) -> Cascade:
+def random_cascade(seed: int, *, stages: int = 4, dtypes: tuple[str, ...] = ("f64",)) -> Cascade:
     """Return the cascade that belongs to a seed."""
     return _cascade(random.Random(seed).choice, stages, dtypes)
 
@@ -97,7 +101,7 @@ def _cascade(pick: Pick, stages: int, dtypes: tuple[str, ...]) -> Cascade:
     results = results if len(builder.returned) == 1 else f"({results})"
     g = ', g: "l d"' if builder.wide else ""
     text = (
-        f'def cascade(x: "i l", y: "i l", w: "l"{g}, a: float) -> {results}:\n'
+        f'def cascade(x: "i l", y: "i l", w: "l", c: "bool[i l]"{g}, a: float) -> {results}:\n'
         + "\n".join(builder.lines)
         + f"\n    return {', '.join(name for name, _ in builder.returned)}\n"
     )
@@ -109,33 +113,78 @@ def disagreement(
     actual: tuple[Array, ...],
     right: tuple[Array, ...],
     allowed: tuple[Array, ...],
+    declared: tuple[Array, ...] | None = None,
 ) -> str:
     """Return how the results of a generated cascade break the contract; empty if they do not.
 
     In a row whose stages are all finite, masks must agree and values lie within `allowed`. In any
     other row, what is not finite must not be finite; its kind, and what maps make of it, is free.
+
+    Args:
+        cascade: What was computed.
+        actual: Its results in some form.
+        right: What they are, in double precision.
+        allowed: How far off each may be, before it is rounded to its element type.
+        declared: What they are in declared types, for forms that compute in those.
     """
+    stages = range(cascade.stages)
     clean = np.ones(right[0].shape[0], bool)
-    for result in right[: cascade.stages]:
-        finite = np.isfinite(result.astype(np.float64))
-        clean &= finite.reshape(len(clean), math.prod(result.shape[1:])).all(axis=1)
+    for number in stages:
+        fine: Array = _fits(right[number], actual[number].dtype)
+        if declared is not None:
+            fine = fine & np.isfinite(declared[number].astype(np.float64))
+        clean &= _rows(fine)
     for number, (one, other, atol) in enumerate(zip(actual, right, allowed, strict=True)):
-        if wrong := differences(one[clean], other[clean], rtol=0, atol=atol[clean]):
+        # A map of finite stages may leave the range of its element type all the same.
+        fits = clean if number in stages else clean & _rows(_fits(other, one.dtype))
+        step = rounding(one.dtype)
+        # What lies within 2**24 of underflow in f32 may vanish.
+        least = _smallest(one.dtype) if declared is None else max(_smallest(one.dtype), 2.0**-102)
+        wrong = differences(one[fits], other[fits], rtol=4 * step, atol=atol[fits] + least)
+        if wrong:
             return f"result {number}: {wrong}"
         hidden = ~np.isfinite(other[~clean].astype(np.float64))
+        if declared is not None:
+            hidden = hidden & ~np.isfinite(declared[number][~clean].astype(np.float64))
         shown = np.isfinite(one[~clean].astype(np.float64))
-        if number < cascade.stages and (hidden & shown).any():
+        if number in stages and (hidden & shown).any():
             return f"result {number}: finite where the reference is not: {one} for {other}"
     return ""
 
 
+def _rows(mask: Array) -> Array:
+    """Return where a whole row holds."""
+    return np.asarray(mask.reshape(len(mask), math.prod(mask.shape[1:])).all(axis=1))
+
+
+def _fits(values: Array, dtype: np.dtype[Any]) -> Array:
+    """Return where values are finite and far from the largest of an element type."""
+    if dtype.kind in "biu":
+        return np.ones(values.shape, bool)
+    largest = float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]  # it has no types
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.abs(values.astype(np.float64)) < largest / 2)
+
+
+def _smallest(dtype: np.dtype[Any]) -> float:
+    """Return the distance of the numbers around 0."""
+    if dtype.kind in "biu":
+        return 0.0
+    return float(ml_dtypes.finfo(dtype).smallest_subnormal)  # type: ignore[no-untyped-call]
+
+
 def _stage(pick: Pick, builder: _Builder, name: str) -> None:
-    kind = pick(("sum", "sum", "mean", "max", "min", "weight", "rank", "logic"))
+    kind = pick(("sum", "sum", "mean", "max", "min", "weight", "rank", "logic", "column"))
     match kind:
         case "weight":
             _weight(pick, builder, name)
         case "rank":
             _rank(pick, builder, name)
+        case "column":
+            op = pick(("sum", "mean", "max", "min"))
+            builder.lines.append(f"    {name} = {op}[i]({pick([e for e in EXACT if e != 'w'])})")
+            builder.returned.append((name, "i l"))
+            builder.columns.append(name)
         case "logic":
             op = pick(("count", "any", "all"))
             condition = pick(CONDITIONS[:-1])
@@ -156,13 +205,23 @@ def _stage(pick: Pick, builder: _Builder, name: str) -> None:
             elif kind == "sum" and pick(range(6)) == 0:
                 builder.wide = True
                 if pick((True, False)):
-                    builder.lines.append(f"    {name} = sum[l](({term}) * g)")
-                    builder.returned.append((name, "i d"))
+                    _matrix(pick, builder, name, term)
                     return
-                builder.lines.append(f"    {name} = sum[l, d](({term}) * g)")
+                axes = pick(("l, d", "d, l"))
+                builder.lines.append(f"    {name} = sum[{axes}](({term}) * g)")
             else:
                 builder.lines.append(f"    {name} = {kind}[l]({_mask(pick, term)[0]})")
             _publish(builder, name, mild=kind == "mean")
+
+
+def _matrix(pick: Pick, builder: _Builder, name: str, term: str) -> None:
+    """Add a product of matrices, or extremes of one axis for each of another, and one for all."""
+    op = pick(("sum", "sum", "max", "min"))
+    inner = f"({term}) * g" if op == "sum" else f"({pick(EXACT)}) - g"
+    builder.lines.append(f"    {name} = {op}[l]({_mask(pick, inner)[0]})")
+    builder.lines.append(f"    b{name} = max[d]({name})")
+    builder.returned.append((name, "i d"))
+    _publish(builder, f"b{name}", mild=False)
 
 
 def _publish(builder: _Builder, name: str, *, mild: bool) -> None:
@@ -224,8 +283,8 @@ def _monotone(pick: Pick, builder: _Builder, exact: str) -> str:
 
 def _term(pick: Pick, builder: _Builder) -> str:
     """Return an expression over elements and earlier results."""
-    element = pick(ELEMENTS)
-    other = pick(ELEMENTS)
+    element = pick((*ELEMENTS, *builder.columns))
+    other = pick((*ELEMENTS, *builder.columns))
     forms = [element, f"({element}) * ({other})"]
     for name in builder.scalars[-3:]:
         forms += [
@@ -259,17 +318,28 @@ def _term(pick: Pick, builder: _Builder) -> str:
 def _arguments(pick: Pick, builder: _Builder, dtypes: tuple[str, ...]) -> dict[str, Array | float]:
     rows = pick(range(1, 4))
     length = pick([length for length in LENGTHS if length >= builder.least])
-    dtype = np.dtype(pick(dtypes))
     rng = np.random.default_rng(pick(range(2**32)))
     shapes = {"x": (rows, length), "y": (rows, length), "w": (length,)}
     if builder.wide:
         shapes["g"] = (length, pick(range(1, 4)))
+    mixed = pick((False, True))
     arguments: dict[str, Array | float] = {}
     for name, shape in shapes.items():
-        array = spread(rng, shape, pick(("normal", "ties", "offset", "wide"))).astype(dtype)
-        if array.size and pick(range(6)) == 0:
-            for _ in range(pick(range(1, 4))):
-                array.flat[rng.integers(array.size)] = pick(SPECIALS)
-        arguments[name] = array
+        dtype = pick(dtypes) if mixed else dtypes[0]
+        arguments[name] = _array(pick, rng, shape, dtype)
+    arguments["c"] = rng.random((rows, length)) < pick((0.0, 0.2, 0.8, 1.0))
     arguments["a"] = pick((1.0, -0.5, 2.0, 0.0))
     return arguments
+
+
+def _array(pick: Pick, rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
+    values = spread(rng, shape, pick(("normal", "ties", "offset", "wide")))
+    if dtype[0] in "iu":
+        return np.clip(np.rint(values), 0 if dtype[0] == "u" else -100, 100).astype(STORAGE[dtype])
+    if dtype in ("f32", "f64"):
+        values = values * pick((1.0, 1.0, 1.0, 1e4, 1e-6))
+    if values.size and pick(range(6)) == 0:
+        for _ in range(pick(range(1, 4))):
+            values.flat[rng.integers(values.size)] = pick(SPECIALS)
+    array: Array = values.astype(STORAGE[dtype])
+    return array

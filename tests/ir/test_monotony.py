@@ -21,7 +21,7 @@ from redlang.ir.types import F16, F32, F64
 from tests.frontend.resolving import program
 
 B = Builder(("m", "n"))
-PARAMETERS = 'x: "m n", y: "m", s: float, c: "bool[m]", u: "u64[m]"'
+PARAMETERS = 'x: "m n", y: "m", s: float, c: "bool[m]", u: "u64[m]", t: "i64[m n]"'
 
 
 def signs(expression):
@@ -78,6 +78,15 @@ def signs(expression):
         ("sqrt(abs(y))", NONNEGATIVE),
         ("sin(x)", UNKNOWN),
         ("fill(where(c, exp(x)), 1)", POSITIVE),
+        # Integers wrap: the magnitude of the smallest is negative.
+        ("abs(t)", UNKNOWN),
+        ("t * t", UNKNOWN),
+        ("t ** 2", UNKNOWN),
+        ("sum[n](minimum(1, clip(t, 1, 2)))", UNKNOWN),
+        ("clip(t, 1, 2)", POSITIVE),
+        ("max[n](clip(t, 1, 2))", NEGATIVE | POSITIVE),
+        ("min[n](clip(t, -2, -1))", NEGATIVE | POSITIVE),
+        ("n * n + size(m)", POSITIVE),
     ],
 )
 def test_signs(expression, expected):
@@ -115,6 +124,7 @@ def test_a_sign_holds_for_every_element(expression, seed):
         "s": 1.5,
         "c": rng.integers(0, 2, 3) > 0,
         "u": rng.integers(0, 4, 3),
+        "t": rng.integers(-3, 4, (3, 4)),
     }
     with np.errstate(all="ignore"):
         (result,) = interpret(kernel, arrays, store=False)

@@ -1,0 +1,186 @@
+"""`python -m redlang.testing.fuzz`: many generated cascades, each computed in every way there is.
+
+The unfused program in double precision is right. The derived sweeps, random plans run as loops,
+and for some of the cascades the compiled kernel must agree with it under the contract; every stage
+that shares a sweep must have its proof. A cascade is known by its seed, so a fault that is found
+here is repeated with `--seed`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import random
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redlang.algebra.fuse import fuse
+from redlang.algebra.verdicts import Fused, StageVerdict
+from redlang.ir.interpret import bind
+from redlang.ir.normalise import normalise
+from redlang.ir.run_loops import run_loops
+from redlang.ir.run_sweep import interpret_sweeps
+from redlang.kernel import Kernel
+from redlang.kernel import compile as compiled
+from redlang.schedule.lower import lower
+from redlang.schedule.nests import find_nests
+from redlang.testing.cascades import ELEMENT_TYPES, Cascade, disagreement, random_cascade
+from redlang.testing.plans import Pick, draw_plan
+from redlang.testing.rounding import as_tuple, precision, tolerance
+
+Array = NDArray[Any]
+Results = tuple[Array, ...]
+
+CUTS = ((7, 1), (1, 1), (16, 3))
+"""Tile and number of segments of the sweeps that are tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A cascade that some form computes wrongly.
+
+    Attributes:
+        who: The form.
+        problem: How its results differ, or its traceback.
+    """
+
+    seed: int
+    who: str
+    problem: str
+    cascade: Cascade
+
+    def __str__(self) -> str:
+        return f"seed {self.seed}: {self.who}\n{self.problem}\n{self.cascade}"
+
+
+def examine(seed: int, *, compile: bool = False) -> list[Fault]:
+    """Return what is wrong with the cascade of a seed; empty if nothing is.
+
+    Args:
+        seed: Which cascade.
+        compile: Whether to compile it as well, which takes a second or two.
+    """
+    cascade = random_cascade(seed, dtypes=ELEMENT_TYPES)
+    faults: list[Fault] = []
+    try:
+        trial = _Trial(cascade)
+        if stages := unproved(trial.fusion.verdicts):
+            faults.append(Fault(seed, "the algebra", f"no proof for {stages}", cascade))
+        for who, results, double in trial.forms(random.Random(seed).choice, compile=compile):
+            if problem := trial.judge(results, double=double):
+                faults.append(Fault(seed, who, problem, cascade))
+    except Exception:  # any error of any layer is a fault to report
+        faults.append(Fault(seed, "an error", traceback.format_exc(), cascade))
+    return faults
+
+
+class _Trial:
+    """One cascade: what is right, how far off results may be, and its forms."""
+
+    def __init__(self, cascade: Cascade) -> None:
+
+        self.cascade = cascade
+        self.kernel: Kernel = compiled(cascade.text)
+        self.arguments = cascade.arguments
+        call = self.kernel.machine.caller.examine((), self.arguments)
+        self.fusion = fuse(normalise(call.program))
+        reference: Callable[..., Any] = self.kernel.reference
+        self.right: Results = as_tuple(reference(**self.arguments))
+        self.declared: Results = as_tuple(reference(**self.arguments, precision="declared"))
+        # Integers cannot move by a little, so that numbers stand in for them.
+        moving = {name: _movable(value) for name, value in self.arguments.items()}
+        self.allowed = tolerance(reference, moving, 2.0**-52)
+        self.eps_ratio = precision(self.arguments) / 2.0**-52
+
+    def forms(self, pick: Pick, *, compile: bool) -> Iterator[tuple[str, Results, bool]]:
+        """Yield each form's name, its results, and whether it computed in double precision."""
+        program, sweeps = self.fusion.program, self.fusion.sweeps
+        for tile, segments in CUTS:
+            results = interpret_sweeps(
+                program, sweeps, self.arguments, tile=tile, segments=segments, store=False
+            )
+            yield f"sweeps in tiles of {tile}, {segments} segments", results, True
+        tile = pick((1, 5, 64))
+        results = interpret_sweeps(program, sweeps, self.arguments, tile=tile, precision="declared")
+        yield f"sweeps in tiles of {tile}, in declared types", results, False
+        nests = find_nests(program, sweeps)
+        plan, cuts = draw_plan(pick, program, nests)
+        results = run_loops(lower(program, nests, plan), bind(program, self.arguments), cuts)
+        yield f"{plan} with {cuts}", self._whole(results), True
+        if compile:
+            yield "the compiled kernel", as_tuple(self.kernel(**self.arguments)), False
+
+    def _whole(self, results: Sequence[Array]) -> Results:
+        return tuple(
+            one.reshape(other.shape) for one, other in zip(results, self.right, strict=True)
+        )
+
+    def judge(self, results: Results, *, double: bool) -> str:
+        """Return how results break the contract; empty if they do not."""
+        ratio = 1.0 if double else self.eps_ratio
+        allowed = tuple(ratio * a for a in self.allowed)
+        return disagreement(
+            self.cascade, results, self.right, allowed, None if double else self.declared
+        )
+
+
+def _movable(value: Array | float) -> Array | float:
+    if isinstance(value, np.ndarray) and value.dtype.kind in "iu":
+        return value.astype(np.float64)
+    return value
+
+
+def unproved(verdicts: Iterable[StageVerdict]) -> list[str]:
+    """Return the stages that are carried with no proof, or with one that numbers did not check."""
+    return [
+        verdict.stage
+        for verdict in verdicts
+        if isinstance(verdict, Fused) and not (verdict.proof.obligation and verdict.proof.method)
+    ]
+
+
+def _work(task: tuple[int, bool]) -> list[str]:
+    seed, compile = task
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return [str(fault) for fault in examine(seed, compile=compile)]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Try cascades and print what is wrong; return the exit status."""
+    parser = argparse.ArgumentParser(prog="redlang.testing.fuzz", description=__doc__)
+    parser.add_argument("--count", type=int, default=10_000, help="how many cascades")
+    parser.add_argument("--seed", type=int, default=0, help="the first one's seed")
+    parser.add_argument("--every", type=int, default=50, help="one in so many is compiled")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    options = parser.parse_args(arguments)
+    seeds = range(options.seed, options.seed + options.count)
+    tasks = [(seed, seed % options.every == 0) for seed in seeds]
+    start, wrong = time.perf_counter(), 0
+    with tempfile.TemporaryDirectory() as folder:
+        # Nobody needs thousands of generated kernels in the cache later.
+        os.environ.update(REDLANG_CACHE_DIR=folder, REDLANG_NUM_THREADS="1")
+        context = multiprocessing.get_context("spawn")
+        with context.Pool(options.jobs, maxtasksperchild=500) as pool:
+            for number, faults in enumerate(pool.imap_unordered(_work, tasks), 1):
+                wrong += bool(faults)
+                for fault in faults:
+                    print(fault, end="\n\n", flush=True)
+                if number % 500 == 0 or number == len(tasks):
+                    spent = time.perf_counter() - start
+                    print(f"{number} cascades, {wrong} wrong, {spent:.0f} s", flush=True)
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
