@@ -42,6 +42,8 @@ SHORT_LOOP = 1024
 TURNS_LOOP = 4096
 REGISTERS = {1: 188, 2: 188, 3: 128}
 """Registers of a consumer that tiles may take, by warp groups."""
+MASK_REGISTERS = 24
+"""Registers that three groups lack for masks, as their producer's group checks operands."""
 BARRIER_BYTES = 2048
 
 
@@ -192,6 +194,8 @@ def _fitted(
     accumulators = sum(padded(facts.extent(a)) for a in shape.columns)
     inner = sum(padded(facts.extent(a)) for a in shape.inner)
     room = REGISTERS[plan.groups]
+    if shape.masked and plan.groups > 2:
+        room -= MASK_REGISTERS
     if plan.min_blocks > 1:
         room = 65536 // (plan.min_blocks * plan.threads) - 32
     columns = min(most, int((room - accumulators / 2) / 0.75) // STEP * STEP)

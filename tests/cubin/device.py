@@ -51,7 +51,9 @@ def encoded(driver, dtype, address, extents, strides, box, span):
     size = dtype.bytes
     assert strides[0] == 1 and address % 16 == 0
     assert all(step > 0 and step * size % 16 == 0 for step in strides[1:])
-    assert len(extents) <= 5 and min(extents) > 0 and max(box) <= 256
+    assert len(extents) <= 5
+    assert min(extents) > 0
+    assert max(box) <= 256
     return pickle.dumps((STORED[dtype.name], address, tuple(extents), tuple(strides)))
 
 
@@ -117,10 +119,31 @@ class FakeDriver:
         return launch
 
 
+class CodeDriver(FakeDriver):
+    """Keeps the code of kernels, and runs nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.kernels = []
+
+    def load(self, kernel):
+        self.kernels.append(kernel)
+        return lambda stream, blocks, *arguments: 0
+
+
 @contextlib.contextmanager
-def simulated(monkeypatch, device=DEFAULT_DEVICE):
+def compiling(monkeypatch, device=DEFAULT_DEVICE):
+    """Compile for a GPU what is called; the calls do nothing."""
+    build = toolchain.build
+    with simulated(monkeypatch, device, CodeDriver()) as driver:
+        monkeypatch.setattr(toolchain, "build", build)
+        yield driver
+
+
+@contextlib.contextmanager
+def simulated(monkeypatch, device=DEFAULT_DEVICE, driver=None):
     """Run every call on the CPU through the CUDA path; nothing is compiled."""
-    driver = FakeDriver()
+    driver = driver or FakeDriver()
 
     def build(source, entry, parameters, target, **options):
         return SimpleNamespace(

@@ -66,7 +66,7 @@ SHAPES = {
     "one query": {"m": 1, "n": 70},
     "one key": {"m": 5, "n": 1},
     "more queries than keys": {"m": 100, "n": 40},
-    "two groups of rows": {"m": 130, "n": 130, "d": 96},
+    "two groups of rows": {"m": 130, "n": 70, "h": 1, "d": 96},
     "ragged depth": {"d": 40, "e": 24},
     "deep": {"d": 192, "e": 128, "m": 20, "n": 40},
 }
@@ -75,3 +75,33 @@ SHAPES = {
 @pytest.mark.parametrize("name", SHAPES)
 def test_shapes(name, gpu, rng):
     check(CAUSAL, arrays(rng, "bf16", **attend(**SHAPES[name])), gpu)
+
+
+def transposed(x, *order):
+    """Return an array of the same elements whose memory has another order of axes."""
+    return np.ascontiguousarray(np.transpose(x, order)).transpose(np.argsort(order))
+
+
+LAYOUTS = {
+    "heads inside": lambda a: {n: transposed(x, 0, 2, 1, 3) for n, x in a.items()},
+    "rows adjacent": lambda a: {**a, "q": transposed(a["q"], 0, 1, 3, 2)},
+    "columns adjacent": lambda a: {**a, "v": transposed(a["v"], 0, 1, 3, 2)},
+    "one head for all": lambda a: {**a, "k": np.broadcast_to(a["k"][:, :1], a["k"].shape)},
+    "every other key": lambda a: {**a, "k": a["k"][:, :, ::2], "v": a["v"][:, :, ::2]},
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_layouts(name, gpu, rng):
+    given = LAYOUTS[name](arrays(rng, "bf16", **attend(m=32, n=64)))
+    check(CAUSAL, given, gpu)
+
+
+@pytest.mark.parametrize("given", [{"d": 7}, {"e": 9}, {"n": 0}, {"m": 0}, {"b": 0}])
+def test_what_tensor_copies_cannot_take(given, gpu, rng):
+    check(FULL, arrays(rng, "f16", **attend(**{"m": 3, "n": 5, "d": 16, **given})), gpu, matrix=False)
+
+
+def test_backward_strides(gpu, rng):
+    given = arrays(rng, "f16", **attend(m=3, n=8, d=16))
+    check(FULL, {**given, "k": given["k"][:, :, ::-1]}, gpu, matrix=False)

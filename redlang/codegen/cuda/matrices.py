@@ -35,6 +35,8 @@ from redlang.schedule.fragments import WARP
 from redlang.schedule.matrices import GROUP_THREADS, MatrixPlan
 
 PRODUCER_REGISTERS = 24
+CHECKER_REGISTERS = 40
+"""Registers a thread of the producer's group: what copies need, and what checks beside them do."""
 WARPS = GROUP_THREADS // WARP
 BLOCK_REGISTERS = 65536
 # Half of the smallest L2 that matters: what the blocks at work read again should stay there.
@@ -309,8 +311,10 @@ class _Emitter:
         frame, plan = self.frame, self.plan
         release, claim = [], []
         if plan.groups > 1:
-            given = frame.module.declare("give", f"w.release_registers({PRODUCER_REGISTERS})")
-            taken = frame.module.declare("take", f"w.claim_registers({consumer_registers(plan)})")
+            kept = CHECKER_REGISTERS if checking else PRODUCER_REGISTERS
+            left = consumer_registers(plan, kept)
+            given = frame.module.declare("give", f"w.release_registers({kept})")
+            taken = frame.module.declare("take", f"w.claim_registers({left})")
             release, claim = [f"{given}()"], [f"{taken}()"]
         rings = self._begin_rings()
         first_helper = plan.groups * GROUP_THREADS
@@ -355,13 +359,13 @@ class _Emitter:
         )
 
 
-def consumer_registers(plan: MatrixPlan) -> int:
-    """Return the registers a thread that consumers claim: what the producer's release leaves.
+def consumer_registers(plan: MatrixPlan, kept: int) -> int:
+    """Return the registers a thread that consumers claim: what the producer's group leaves.
 
     Registers are exchanged within a block; it starts with as many as its threads have at most.
     """
     each = BLOCK_REGISTERS // (plan.min_blocks * plan.threads) // 8 * 8
-    rest = each * plan.threads - PRODUCER_REGISTERS * GROUP_THREADS
+    rest = each * plan.threads - kept * GROUP_THREADS
     return min(240, rest // (plan.groups * GROUP_THREADS) // 8 * 8)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from redlang.codegen.cuda.kernel_text import Classes
+from redlang.codegen.cuda.matrix_ranges import fits
 from redlang.codegen.cuda.matrix_text import TensorMap, unsuited
 from redlang.ir import walk
 from redlang.ir.loops import (
@@ -141,7 +142,10 @@ class Roles:
         elements: list[Statement] = []
         for statement in rest:
             if isinstance(statement, Contract):
-                tails.append(self.multiply(statement, loop.axis))
+                product = self.multiply(statement, loop.axis)
+                if product.left is None and not fits(statement, product.rows, product.dtype, body):
+                    raise unsuited(f"a computed operand may leave the range of {product.dtype}")
+                tails.append(product)
             elif tidy.writes(statement) & moved:
                 if not isinstance(statement, Compute):
                     raise unsuited("an accumulator that is more than moved")
@@ -227,7 +231,11 @@ class Roles:
             tile_lines = _rounded_up(tile_lines, STEP)
         tile = SharedTile(tile_lines, _rounded_up(inner_width, span // 2), contracted, span)
         tiled = [inner, *reversed(lines)]
-        rest = [axis for axis in reversed(array.axes) if axis not in tiled]
+        steps = self.classes.arrays[array.name].strides
+        if any(steps.get(axis) == 0 for axis in tiled):
+            raise unsuited(f"{array.name} is the same all along an axis of its tiles")
+        # An array that is the same all along an axis has no such dimension in memory.
+        rest = [a for a in reversed(array.axes) if a not in tiled and steps.get(a) != 0]
         if any(self.plan.width(axis) > 1 for axis in rest):
             raise unsuited(f"{array.name} has more tiled axes than a matrix")
         box = [span // 2, *(self.plan.width(axis) for axis in reversed(lines)), *(1 for _ in rest)]

@@ -1,0 +1,53 @@
+"""Whether a computed operand of a product may be rounded to 16 bits: only where its range fits.
+
+bfloat16 has the range of f32. In f16 the largest number is 65504; what is proved to stay below it
+is a weight under its own running maximum:
+
+    tile = max[n](x); top = max(state, tile); point = clip(top); p = exp(x - point) <= 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from redlang.ir.loops import Combine, Compute, Contract, Fold, Statement
+from redlang.ir.program import Apply, Expr, Ref
+
+
+def fits(contract: Contract, computed: Expr, dtype: str, body: Sequence[Statement]) -> bool:
+    """Say whether a computed operand of a product keeps its range in `dtype`.
+
+    Args:
+        contract: The product.
+        computed: The operand.
+        dtype: The type that the tensor core reads.
+        body: The loop that the product is in.
+    """
+    if dtype == "bf16":
+        return True
+    values = {s.name: s.value for s in body if isinstance(s, Compute)}
+
+    def known(expr: Expr) -> Expr:
+        return values.get(expr.name, expr) if isinstance(expr, Ref) else expr
+
+    match known(computed):
+        case Apply(op="exp", arguments=(Apply(op="sub", arguments=(x, point)),)):
+            pass
+        case _:
+            return False
+    top = known(point)
+    if isinstance(top, Apply) and top.op == "clip":
+        top = top.arguments[0]
+    if not isinstance(top, Ref):
+        return False
+    combines = [s for s in body if isinstance(s, Combine) and s.names == (top.name,)]
+    tiles = [name for s in combines if s.op == "max" for name in (*s.left, *s.right)]
+    return any(
+        isinstance(s, Fold)
+        and s.op == "max"
+        and s.names[0] in tiles
+        and known(s.values[0]) == known(x)
+        and set(contract.over) <= set(s.over)
+        and s.condition in (None, contract.condition)
+        for s in body
+    )
