@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from redlang.source import SourceText, Span
@@ -16,6 +16,10 @@ class Names:
     def __init__(self, reserved: set[str]) -> None:
         self._used = {*reserved, *keyword.kwlist, *keyword.softkwlist}
         self._known: dict[tuple[str, str], str] = {}
+
+    def reserve(self, names: Iterable[str]) -> None:
+        """Never give these names out."""
+        self._used |= {*names}
 
     def of(self, kind: str, name: str, base: str | None = None) -> str:
         """Return the identifier of `name` among things of one kind; the same for each call.

@@ -479,6 +479,22 @@ class Tiles:
 
         return call
 
+    def gather(self, dtype, count, native_f8=True):
+        kind = np.dtype(STORED[dtype])
+        compute = np.float32 if DTYPES[dtype].bits < 64 else kind
+        if DTYPES[dtype].kind != "float":
+            compute = np.int64
+
+        def call(base, offsets):
+            found = []
+            for offset in offsets if count > 1 else (offsets,):
+                at = lanes_of(base) + lanes_of(offset) * kind.itemsize
+                raw = [self.machine.memory[a : a + kind.itemsize].view(kind)[0] for a in at]
+                found.append(Lanes(np.array(raw).astype(compute)))
+            return packed(found)
+
+        return call
+
     def store(self, access, hint="plain", native_f8=True):
         def call(*given):
             *rest, lead, tile = given

@@ -105,3 +105,65 @@ def test_what_tensor_copies_cannot_take(given, gpu, rng):
 def test_backward_strides(gpu, rng):
     given = arrays(rng, "f16", **attend(m=3, n=8, d=16))
     check(FULL, {**given, "k": given["k"][:, :, ::-1]}, gpu, matrix=False)
+
+
+def scores(*lines, result="sum[n](p * v) / sum[n](p)", head="", axes='"b h m e"'):
+    """Return the text of an attention with lines of its own between scores and weights."""
+    parts = [f'def f(q: "b h m d", k: "b h n d", v: "b h n e"{head}) -> {axes}:']
+    parts += ["s = sum[d](q * k) * rsqrt(size(d))", *lines, "p = exp(s - max[n](s))"]
+    return "\n    ".join([*parts, f"return {result}"])
+
+
+VARIANTS = {
+    "soft cap": scores("s = 30 * tanh(s / 30)"),
+    "slopes": scores("s = s - slope * (m - n)", head=', slope: "f32[h]"'),
+    "window": scores("s = where((n <= m) & (n > m - 24), s)"),
+    "prefix": scores("s = where((n <= m) | (n < 10), s)"),
+    "prefix of each": scores("s = where((n <= m) | (n < w[b]), s)", head=', w: "i32[b]"'),
+    "documents": scores("s = where(doc[b, m] == doc[b, n], s)", head=', doc: "i32[b n]"'),
+    "bias": scores("s = s + bias", head=', bias: "f32[h m n]"'),
+    "log of sums": scores(
+        result="sum[n](p * v) / sum[n](p), f32(log(sum[n](p)) + max[n](s))",
+        axes='("b h m e", "b h m")',
+    ),
+    "entropy": scores(
+        "z = logsumexp[n](s)",
+        result="sum[n](p * v) / sum[n](p), f32(sum[n](exp(s - z) * (z - s)))",
+        axes='("b h m e", "b h m")',
+    ),
+    "row maximum": scores(
+        result="sum[n](p * v) / sum[n](p), f32(max[n](s))", axes='("b h m e", "b h m")'
+    ),
+    "two normalisers": scores(
+        result="sum[n](p * v) / sqrt(sum[n](p * p))",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_variants(name, gpu, rng):
+    given = arrays(rng, "bf16", **attend(m=60, n=60, d=16))
+    extra = {
+        "slopes": {"slope": np.float32([0.5, 0.25])},
+        "prefix of each": {"w": np.int32([20])},
+        "documents": {"doc": np.arange(60, dtype=np.int32)[None] // 25},
+        "bias": {"bias": rng.standard_normal((2, 60, 60)).astype(np.float32)},
+    }
+    names = {"logsumexp": redlang.std.logsumexp} if name == "entropy" else None
+    check(VARIANTS[name], {**given, **extra.get(name, {})}, gpu, names)
+
+
+GROUPED = """
+def f(q: "b (g r) m d", k: "b g n d", v: "b g n e") -> "b (g r) m e":
+    s = sum[d](q * k) * rsqrt(size(d))
+    p = exp(s - max[n](s))
+    return sum[n](p * v) / sum[n](p)
+"""
+
+
+@pytest.mark.parametrize("m", [1, 3, 70])
+def test_grouped_heads(m, gpu, rng):
+    shapes = {"q": (1, 4, m, 16), "k": (1, 2, 40, 16), "v": (1, 2, 40, 16)}
+    kernel = redlang.compile(GROUPED.strip(), {})
+    del kernel
+    check(GROUPED, arrays(rng, "bf16", **shapes), gpu)

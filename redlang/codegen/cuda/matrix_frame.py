@@ -11,12 +11,20 @@ from redlang.ir.loops import Kernel, Loops
 from redlang.schedule.matrices import MatrixPlan
 
 
+_NAMES = (
+    "w shared unit number units round_start place group row leads lead checker own_turn next_turn "
+    "graded others section part rest held tile"
+).split()
+"""What the kernel's text calls things of its own."""
+
+
 class MatrixFrame(Frame):
     """A frame whose unit is a warp: 16 rows of the block's row tile, all of its columns."""
 
     def __init__(self, loops: Loops, kernel: Kernel, plan: MatrixPlan, classes: Classes) -> None:
         super().__init__(loops, kernel, plan.warp(), classes)
         self.matrix = plan
+        self.module.names.reserve(_NAMES)
         self.order = (*self.order, *(a for a in _segment(kernel) if a not in self.order))
 
     def parameter(self, parameter: MatrixParameter) -> str:

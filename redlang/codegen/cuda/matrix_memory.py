@@ -134,12 +134,15 @@ def share(
     rings: dict[Operand, Ring] = {}
     distinct = list(dict.fromkeys(operands))
     counts = [1 if operand.loop is None else stages for operand in distinct]
-    staging = sum(n * operand.tile.bytes for operand, n in zip(distinct, counts, strict=True))
+    # Widest lines first: a tile starts where its pattern of swizzled lines does.
+    pairs = sorted(zip(distinct, counts, strict=True), key=lambda pair: -pair[0].tile.span)
+    staging = sum(count * operand.tile.bytes for operand, count in pairs)
+    staging = -(-staging // _TILE_ALIGNMENT) * _TILE_ALIGNMENT
     notes = staging + staging_bytes
     barriers = notes + len(distinct) * stages * NOTE_BYTES
     start = 0
-    for operand, count in zip(distinct, counts, strict=True):
-        assert operand.tile.bytes % _TILE_ALIGNMENT == 0, operand
+    for operand, count in pairs:
+        assert start % (8 * operand.tile.span) == 0, operand
         name = names.fresh(operand.name)
         full, empty = barriers, barriers + count * _BARRIER_BYTES
         passed = empty + count * _BARRIER_BYTES if operand in checked else None
