@@ -11,15 +11,19 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from redlang.algebra.verdicts import Fused, Refuted, StageVerdict, Undecided
+from redlang.codegen.arguments import unit_count
 from redlang.ir.extents import extent_value
 from redlang.ir.loops import Loops
 from redlang.ir.loops_printing import loops_text
 from redlang.ir.printing import to_text
 from redlang.ir.program import Program, ScalarParam
+from redlang.runtime.threads import thread_count
+from redlang.runtime.work import NANOSECONDS, predict, unit_work
 from redlang.schedule.plan import NestPlan
 
 if TYPE_CHECKING:
     from redlang.runtime.compiler import Compiler
+    from redlang.schedule.choose import Choice
     from redlang.schedule.nests import Nest
 
 ShownPlan: TypeAlias = Callable[[Mapping[str, int]], tuple[str, Loops]]
@@ -161,7 +165,42 @@ def plan_text(compiler: Compiler, extents: Mapping[str, int]) -> str:
     segments = compiler.segments(choice, extents)
     for number, (nest, plan) in enumerate(zip(choice.nests, choice.plan.nests, strict=True)):
         lines += _nest(number, nest, plan, segments)
+    loops = compiler.loops(choice)
+    lines += _prediction(loops, {**extents, **segments})
+    lines += _rounding(compiler)
+    for other, seconds in compiler.tried(extents):
+        won = "fastest" if other == choice else "lost"
+        lines.append(f"measured {1e6 * seconds:9.1f} µs  {won:<8} {_tiles(other)}")
     return "\n".join(lines)
+
+
+def _prediction(loops: Loops, extents: Mapping[str, int]) -> Iterator[str]:
+    units = [unit_count(kernel, extents) for kernel in loops.kernels]
+    threads = thread_count()
+    for kernel, count in zip(loops.kernels, units, strict=True):
+        each = unit_work(kernel, extents) * NANOSECONDS / 1e3
+        yield f"{kernel.name}: {count} units of about {each:.1f} µs"
+    time = predict(loops, units, extents, threads)
+    yield (
+        f"predicted about {time.time_us:.0f} µs on {threads} threads, limited by {time.limiter} "
+        f"(arithmetic {time.arithmetic_us:.0f} µs, memory {time.memory_us:.0f} µs)"
+    )
+
+
+def _rounding(compiler: Compiler) -> Iterator[str]:
+    """Say what becomes of casts by a running scale, where they are allowed."""
+    if compiler.options.rounding == "running":
+        yield "rounding  running is allowed; casts to 8 bits keep their two-pass result here"
+
+
+def _tiles(choice: Choice) -> str:
+    """Return the tiles of a plan in a line."""
+    nests = []
+    for plan in choice.plan.nests:
+        grid = ", ".join(f"{g.axis} {g.tile}" for g in plan.grid) or "one unit"
+        looped = ", ".join(f"{axis} {tile}" for axis, tile in plan.tiles)
+        nests.append(f"grid {grid}" + (f"; loop {looped}" if looped else ""))
+    return " | ".join(nests)
 
 
 def _nest(number: int, nest: Nest, plan: NestPlan, segments: Mapping[str, int]) -> Iterator[str]:

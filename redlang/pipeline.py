@@ -245,7 +245,8 @@ class Machine:
         from redlang.runtime.compiled import Compiled
 
         if device == "cpu":
-            chosen: Chosen = Compiled(self.compiler(call.program).find)
+            compiler = self.compiler(call.program)
+            chosen: Chosen = Compiled(compiler.find, compiler if self.options.tune else None)
         elif device.startswith("cuda"):
             chosen = self._on_gpu(call.program, int(device.partition(":")[2] or 0))
         else:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -29,8 +29,10 @@ from redlang.codegen.arguments import (
     unit_count,
 )
 from redlang.ir import loops
+from redlang.ir.program import ArrayParam
 from redlang.runtime.launcher import Launch, Stored
 from redlang.runtime.threads import pool
+from redlang.runtime.tuning import Run, on_trial
 from redlang.runtime.work import minimum_units
 from redlang.schedule.in_place import in_place
 
@@ -42,9 +44,6 @@ SCRATCH_KEPT = 1 << 26
 
 Entry: TypeAlias = Callable[[Any, Any, Any, int, int, int], None]
 """A compiled kernel: addresses, ints, floats, first unit, behind the last, scratch."""
-
-Run: TypeAlias = Callable[[tuple[int, ...], tuple[int, ...], tuple[float, ...]], None]
-"""Runs a program on addresses (arrays, then results), strides with whole numbers, floats."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,16 +80,30 @@ Find: TypeAlias = Callable[[Mapping[str, int], Mapping[str, str | None]], Found]
 """Finds code for extents and for the axis of unit stride of each array and result."""
 
 
+class Tuner(Protocol):
+    """Says what to measure, and is told how long it took."""
+
+    def candidates(
+        self, extents: Mapping[str, int], unit: Mapping[str, str | None]
+    ) -> tuple[Found, ...]:
+        """Return code to choose from by measuring; none if nothing is to be measured."""
+
+    def settle(self, extents: Mapping[str, int], times: tuple[float, ...]) -> None:
+        """Note the seconds that each took."""
+
+
 @dataclass(slots=True, eq=False)
 class Compiled:
     """The backend that runs machine code.
 
     Attributes:
         find: Finds code.
+        tuner: Has plans measured, where that was asked for.
         unit: The axis along which each array of the launcher has stride 1.
     """
 
     find: Find
+    tuner: Tuner | None = None
     unit: dict[str, str | None] = field(default_factory=dict)
 
     @property
@@ -107,7 +120,7 @@ class Compiled:
         stored = (*launch.inputs, *launch.outputs)
         unit = self.unit = {x.name: _unit_axis(x) for x in stored}
         axes = [axis.name for axis in launch.program.axes]
-        runs = _Runs(partial(_make_run, self.find, unit), tuple(axes))
+        runs = _Runs(partial(self._run, dict(unit)), tuple(axes))
         launch.names |= {"runs": runs, "find_run": runs.find}
         launch.lines += [
             f"extents = {launch.extents.extents()}",
@@ -126,6 +139,17 @@ class Compiled:
             kind = params[name].dtype.kind
             (floats if kind == "float" else wholes).append(variable)
         launch.lines.append(f"run({_tuple(addresses)}, {_tuple(wholes)}, {_tuple(floats)})")
+
+    def _run(self, unit: Mapping[str, str | None], extents: Mapping[str, int]) -> Run:
+        """Return the run for these extents, or one that first measures several."""
+        tuner = self.tuner
+        candidates = () if tuner is None else tuner.candidates(extents, unit)
+        if tuner is None or len(candidates) < 2:
+            return _make_run(self.find(extents, unit), extents)
+        runs = [_make_run(found, extents) for found in candidates]
+        program = candidates[0].code.loops.program
+        inputs = sum(isinstance(param, ArrayParam) for param in program.params)
+        return on_trial(runs, inputs, len(program.results), partial(tuner.settle, extents))
 
 
 def _unit_axis(x: Stored) -> str | None:
@@ -197,9 +221,8 @@ class _Step:
     code: Code
 
 
-def _make_run(find: Find, unit: Mapping[str, str | None], extents: Mapping[str, int]) -> Run:
-    """Return the run for these extents."""
-    found = find(extents, unit)
+def _make_run(found: Found, extents: Mapping[str, int]) -> Run:
+    """Return the run of code for these extents."""
     code = found.code
     every = {**extents, **found.segments}
     parts = zip(code.entries, code.loops.kernels, code.buffers, code.fixed, strict=True)

@@ -24,6 +24,9 @@ from redlang.ir.program import Program
 from redlang.options import Fuse, Options
 from redlang.runtime.cache import BUILDING, DiskCache, digest, disk
 from redlang.runtime.compiled import Code, Found
+from redlang.runtime.threads import thread_count
+from redlang.runtime.tuning import TIMES, octaves
+from redlang.schedule.alternatives import alternatives
 from redlang.schedule.choose import Choice, choose_plan, segment_count
 from redlang.schedule.lower import lower
 from redlang.schedule.nests import Nest, find_nests
@@ -121,11 +124,44 @@ class Compiler:
         return together, find_nests(apart.program, apart.sweeps)
 
     def choice(self, extents: Mapping[str, int]) -> Choice:
-        """Return the plan for these extents."""
+        """Return the plan for these extents: the fastest measured, else what the rules choose."""
+        tried = self.tried(extents)
+        return tried[0][0] if tried else self.ruled(extents)
+
+    def ruled(self, extents: Mapping[str, int]) -> Choice:
+        """Return the plan that the rules choose."""
         if "nests" not in self.__dict__:
             with BUILDING:
                 return choose_plan(self.derived.program, *self.nests, extents)
         return choose_plan(self.derived.program, *self.nests, extents)
+
+    def tried(self, extents: Mapping[str, int]) -> list[tuple[Choice, float]]:
+        """Return the plans that were measured for these extents, fastest first, with seconds."""
+        if not self.options.tune:
+            return []
+        ruled = self.ruled(extents)
+        times = TIMES.get(self._tuning_key(ruled, extents))
+        plans = alternatives(ruled)
+        if times is None or len(times) != len(plans):
+            return []
+        return sorted(zip(plans, times, strict=True), key=lambda pair: pair[1])
+
+    def candidates(
+        self, extents: Mapping[str, int], unit: Mapping[str, str | None]
+    ) -> tuple[Found, ...]:
+        """Return code for each plan that is to be measured; none if nothing is."""
+        if not self.options.tune or self.tried(extents):
+            return ()
+        plans = alternatives(self.ruled(extents))
+        return tuple(self._found(plan, extents, unit) for plan in plans)
+
+    def settle(self, extents: Mapping[str, int], times: tuple[float, ...]) -> None:
+        """Note what the plans of `candidates` took."""
+        TIMES.set(self._tuning_key(self.ruled(extents), extents), times)
+
+    def _tuning_key(self, ruled: Choice, extents: Mapping[str, int]) -> str:
+        parts = (repr(self.program), self.options.fuse, repr(ruled.plan), repr(octaves(extents)))
+        return digest("times", *parts, str(thread_count()), *versions(), *cpu.fingerprint())
 
     def loops(self, choice: Choice) -> Loops:
         """Return the loops of a plan."""
@@ -145,7 +181,11 @@ class Compiler:
 
         A new length whose code is there waits for nobody else's compilation.
         """
-        choice = self.choice(extents)
+        return self._found(self.choice(extents), extents, unit)
+
+    def _found(
+        self, choice: Choice, extents: Mapping[str, int], unit: Mapping[str, str | None]
+    ) -> Found:
         segments = self.segments(choice, extents)
         key = (choice.plan, tuple(unit.items()))
         if key not in self._codes:
