@@ -122,7 +122,7 @@ def fuse_text(compiler: Compiler) -> str:
             inner = " (inside another)" if sweep in nest.inner else ""
             stages = ", ".join(sweep.stages)
             lines.append(f"sweep {number} over {', '.join(sweep.axes)}{inner}: {stages}")
-    return "\n".join(lines)
+    return "\n".join(lines) or "no reductions: every element is computed by itself"
 
 
 def _verdict(verdict: StageVerdict) -> Iterator[str]:
@@ -161,7 +161,7 @@ def plan_text(compiler: Compiler, extents: Mapping[str, int]) -> str:
     """Return the plan for some extents, nest by nest."""
     choice = compiler.choice(extents)
     sizes = ", ".join(f"{axis} = {extent}" for axis, extent in extents.items())
-    lines = [f"plan of {compiler.program.name} for {sizes}"]
+    lines = [f"plan of {compiler.program.name}" + (f" for {sizes}" if sizes else "")]
     segments = compiler.segments(choice, extents)
     for number, (nest, plan) in enumerate(zip(choice.nests, choice.plan.nests, strict=True)):
         lines += _nest(number, nest, plan, segments)
@@ -179,12 +179,25 @@ def _prediction(loops: Loops, extents: Mapping[str, int]) -> Iterator[str]:
     threads = thread_count()
     for kernel, count in zip(loops.kernels, units, strict=True):
         each = unit_work(kernel, extents) * NANOSECONDS / 1e3
-        yield f"{kernel.name}: {count} units of about {each:.1f} µs"
+        yield f"{kernel.name}: {count} unit{'' if count == 1 else 's'} of about {_duration(each)}"
     time = predict(loops, units, extents, threads)
     yield (
-        f"predicted about {time.time_us:.0f} µs on {threads} threads, limited by {time.limiter} "
-        f"(arithmetic {time.arithmetic_us:.0f} µs, memory {time.memory_us:.0f} µs)"
+        f"predicted about {_duration(time.time_us)} on {threads} threads, limited by "
+        f"{time.limiter} (arithmetic {_duration(time.arithmetic_us)}, "
+        f"memory {_duration(time.memory_us)})"
     )
+
+
+def _duration(time_us: float) -> str:
+    """Return a time in the unit that suits it.
+
+    >>> _duration(0.25), _duration(1500), _duration(2e6)
+    ('0.25 µs', '1.5 ms', '2 s')
+    """
+    for unit, size in (("s", 1e6), ("ms", 1e3)):
+        if time_us >= size:
+            return f"{time_us / size:.3g} {unit}"
+    return f"{time_us:.3g} µs"
 
 
 def _rounding(compiler: Compiler) -> Iterator[str]:

@@ -123,3 +123,4 @@ def test_explanations_predict_time_and_say_what_limits_it(rng):
     assert "limited by memory" in plan or "limited by arithmetic" in plan
     assert "running is allowed" in plan
     assert "running" not in str(redlang.compile(TOTAL).explain("plan"))
+    assert "no reductions" in str(redlang.compile('def f(x: "n") -> "n": return x').explain("fuse"))
