@@ -17,7 +17,6 @@ from redlang.ir.loops import Loops
 from redlang.ir.loops_printing import loops_text
 from redlang.ir.printing import to_text
 from redlang.ir.program import Program, ScalarParam
-from redlang.runtime.threads import thread_count
 from redlang.runtime.work import NANOSECONDS, predict, unit_work
 from redlang.schedule.plan import NestPlan
 
@@ -176,13 +175,12 @@ def plan_text(compiler: Compiler, extents: Mapping[str, int]) -> str:
 
 def _prediction(loops: Loops, extents: Mapping[str, int]) -> Iterator[str]:
     units = [unit_count(kernel, extents) for kernel in loops.kernels]
-    threads = thread_count()
     for kernel, count in zip(loops.kernels, units, strict=True):
         each = unit_work(kernel, extents) * NANOSECONDS / 1e3
         yield f"{kernel.name}: {count} unit{'' if count == 1 else 's'} of about {_duration(each)}"
-    time = predict(loops, units, extents, threads)
+    time = predict(loops, units, extents)
     yield (
-        f"predicted about {_duration(time.time_us)} on {threads} threads, limited by "
+        f"predicted about {_duration(time.time_us)} on one core, limited by "
         f"{time.limiter} (arithmetic {_duration(time.arithmetic_us)}, "
         f"memory {_duration(time.memory_us)})"
     )

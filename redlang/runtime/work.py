@@ -56,8 +56,7 @@ class Prediction:
     """About how long a call takes, and why.
 
     Attributes:
-        time_us: The larger of the two below.
-        arithmetic_us: Time of the element operations, shared by the threads that have work.
+        arithmetic_us: Time of the element operations.
         memory_us: Time of reading each input and writing each result once; 0 if they fit a cache.
     """
 
@@ -75,21 +74,16 @@ class Prediction:
         return "memory" if self.memory_us > self.arithmetic_us else "arithmetic"
 
 
-def predict(
-    program: loops.Loops, units: Sequence[int], extents: Mapping[str, int], threads: int
-) -> Prediction:
-    """Return about how long a call takes.
+def predict(program: loops.Loops, units: Sequence[int], extents: Mapping[str, int]) -> Prediction:
+    """Return about how long a call takes on one core; that does not depend on the machine.
 
     Args:
         program: What runs.
         units: The number of units of each kernel.
         extents: The extent of every axis, segment axes included.
-        threads: How many may work.
     """
-    operations = 0.0
-    for kernel, count in zip(program.kernels, units, strict=True):
-        pieces = max(1, min(threads, count // minimum_units(kernel, extents)))
-        operations += unit_work(kernel, extents) * count / pieces
+    pairs = zip(program.kernels, units, strict=True)
+    operations = sum(unit_work(kernel, extents) * count for kernel, count in pairs)
     arrays = [(p.axes, p.dtype) for p in program.params if isinstance(p, ArrayParam)]
     arrays += [(r.axes, r.dtype) for r in program.results]
     moved = sum(_elements(axes, extents) * dtype.bytes for axes, dtype in arrays)
