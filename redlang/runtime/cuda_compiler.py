@@ -413,9 +413,7 @@ class Known:
         """Return what every launch of a part guarantees."""
         if part.matrix is not None:
             arrays = self.arrays
-            return matrix_classes(
-                part, self.extents, arrays.strides, arrays.addresses, self.sizes
-            )
+            return matrix_classes(part, self.extents, arrays.strides, arrays.addresses, self.sizes)
         return Classes(
             self._arrays(),
             self._multiples(part),

@@ -1,4 +1,4 @@
-"""What a plan of matrix tiles costs: the tensor core's time beside the elements' and the memory's."""
+"""What a plan of matrix tiles costs: the tensor core's time, the elements', the memory's."""
 
 from __future__ import annotations
 

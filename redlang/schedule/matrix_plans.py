@@ -4,7 +4,7 @@ The products of a nest settle what is a row (an axis of the one side that a unit
 looped over, and what lies in registers whole. Tiles follow from what registers and shared memory
 hold, and from what was measured for short, long and partly absent loops (H200):
 
-    narrow accumulators, short loops    64 rows a block, two blocks an SM: one fills the other's gaps
+    narrow accumulators, short loops    64 rows, two blocks an SM: one fills the other's gaps
     narrow accumulators, long loops     192 rows: operands are read less often
     wide accumulators                   128 rows
 

@@ -7,9 +7,7 @@ from typing import Literal
 
 from redlang.schedule.device import Device
 
-Pipe = Literal[
-    "memory", "arithmetic", "comparisons", "special functions", "double", "tensor core"
-]
+Pipe = Literal["memory", "arithmetic", "comparisons", "special functions", "double", "tensor core"]
 
 
 @dataclass(frozen=True, slots=True)

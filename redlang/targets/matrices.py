@@ -1,4 +1,4 @@
-"""What generated CUDA text may call for matrix tiles, beside `tiles`; it imports this module as `w`.
+"""What generated CUDA text may call for matrix tiles, beside `tiles`; it says `w` for this module.
 
 A fragment is a tile of f32 registers over a row and a column axis, spread as `schedule.fragments`
 says. Products are asynchronous: a fragment that one returns must go through `wait` first.
@@ -10,9 +10,9 @@ from llvmlite import ir
 
 from redlang.schedule.fragments import SharedTile
 from redlang.targets.numba_cuda import types
+from redlang.targets.ptx.across import combined, packed_states, state_kinds, states_type
 from redlang.targets.ptx.barriers import named_arrive, named_barrier, warp_barrier
 from redlang.targets.ptx.calls import body_of
-from redlang.targets.ptx.across import combined, packed_states, state_kinds, states_type
 from redlang.targets.ptx.checks import checked, noted, spoiled
 from redlang.targets.ptx.fragments import stage
 from redlang.targets.ptx.inline import (
@@ -192,8 +192,8 @@ __all__ = [
     "larger",
     "named_arrive",
     "named_barrier",
-    "opaque",
     "noted",
+    "opaque",
     "operand",
     "power_of_two",
     "prefetch_map",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -24,10 +25,15 @@ from redlang.targets.ptx import access as shapes
 LANES = 32
 PERSISTENT = 2
 """Blocks of a kernel whose blocks run through several units."""
-STORED = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
+STORED: dict[str, Any] = {
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "f32": np.float32,
+    "f64": np.float64,
+}
 STORED |= {"i64": np.int64, "i32": np.int32, "bool": np.bool_}
-KINDS = {"f32": np.float32, "f64": np.float64, "i64": np.int64, "i32": np.int32, "u32": np.uint32}
-KINDS |= {"bool": np.bool_, "u64": np.uint64}
+KINDS: dict[str, Any] = {"f32": np.float32, "f64": np.float64, "i64": np.int64, "i32": np.int32}
+KINDS |= {"u32": np.uint32, "bool": np.bool_, "u64": np.uint64}
 
 
 class Lanes(np.ndarray):
@@ -61,7 +67,7 @@ class Machine:
         self.taken = {}
         self.checking = False
         self.checks = {}
-        self.seen = None
+        self.seen: list[Any] = []
 
     # Copies -----------------------------------------------------------------------------------
 
@@ -115,9 +121,7 @@ class Machine:
             within.append(slice(low - first, max(low, high) - first))
         region[tuple(within)] = data[tuple(source)]
         lines = region.reshape(-1, spec.box[0]).view(np.uint16)
-        tile = fragments.SharedTile(
-            -(-len(lines) // 8) * 8, spec.span // 2, True, spec.span
-        )
+        tile = fragments.SharedTile(-(-len(lines) // 8) * 8, spec.span // 2, True, spec.span)
         for line, elements in enumerate(lines):
             for place, bits in enumerate(elements):
                 at = target + tile.address(line, place)
@@ -157,7 +161,8 @@ class Machine:
     def arrive(self, barrier, whether):
         """Note what checkers do with a tile; consumers' arrivals mean nothing here."""
         if self.checking:
-            self.checks.setdefault(int(np.asarray(barrier).flat[0]), []).append(tuple(self.seen))
+            waited = int(np.asarray(barrier).flat[0])
+            self.checks.setdefault(waited, []).append(tuple(self.seen))
 
     def checked(self, dtype, size, lanes):
         def check(tile, checker, note):
@@ -240,7 +245,7 @@ class Machine:
                             a[place.row(lane), place.column(lane)] = values[lane]
             with np.errstate(all="ignore"):
                 total = (a.astype(np.float64) @ b.T.astype(np.float64)).astype(np.float32)
-            found = [None] * (shape.columns // 2)
+            found: list[Any] = [None] * (shape.columns // 2)
             for place in fragments.accumulators(shape.columns):
                 values = [total[place.row(x), place.column(x)] for x in range(LANES)]
                 index = place.index(shape.columns, rows_first=shape.rows_first)
@@ -340,15 +345,16 @@ class Tiles:
 
         def decorate(python):
             def call(*given):
-                given = [typed(code, value) for code, value in zip(codes, given, strict=True)]
+                values = [typed(code, value) for code, value in zip(codes, given, strict=True)]
                 with np.errstate(all="ignore"):
-                    found = python(*given)
+                    found = python(*values)
                 if single:
                     return typed(results, found)
                 return tuple(typed(c, x) for c, x in zip(results, found, strict=True))
 
-            call.results = (results,) if single else results
-            return call
+            made: Any = call
+            made.results = (results,) if single else results
+            return made
 
         return decorate
 
@@ -358,7 +364,9 @@ class Tiles:
         def call(*tiles):
             found = []
             for at in positions(counts):
-                chosen = [element(tile, own, counts, at) for tile, own in zip(tiles, held, strict=True)]
+                chosen = [
+                    element(tile, own, counts, at) for tile, own in zip(tiles, held, strict=True)
+                ]
                 found.append(function(*chosen))
             return gathered(function, found)
 
@@ -505,9 +513,9 @@ class Tiles:
                     rounded = lanes_of(values[place]).astype(kind)
                 for lane in np.flatnonzero(there & lanes_of(lead)):
                     assert at[lane] >= 64, "a store below all arrays"
-                    self.machine.memory[at[lane] : at[lane] + kind.itemsize].view(kind)[0] = rounded[
-                        lane
-                    ]
+                    self.machine.memory[at[lane] : at[lane] + kind.itemsize].view(kind)[0] = (
+                        rounded[lane]
+                    )
 
         return call
 
@@ -584,7 +592,7 @@ def run(text, program, arrays, results, extents, scalars=None):
         raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         memory[addresses[name] : addresses[name] + raw.size] = raw
     machine = Machine(memory, text.shared_bytes)
-    given = []
+    given: list[Any] = []
     for parameter in text.parameters:
         match parameter:
             case TensorMap(array=name, dims=dims):

@@ -49,7 +49,8 @@ class Space:
 def encoded(driver, dtype, address, extents, strides, box, span):
     """Stand in for `tensor_maps.encode`, with its checks."""
     size = dtype.bytes
-    assert strides[0] == 1 and address % 16 == 0
+    assert strides[0] == 1
+    assert address % 16 == 0
     assert all(step > 0 and step * size % 16 == 0 for step in strides[1:])
     assert len(extents) <= 5
     assert min(extents) > 0

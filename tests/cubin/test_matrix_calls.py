@@ -1,6 +1,7 @@
 """Calls of kernels with products of 16-bit arrays, from arguments to results, on emulated tiles."""
 
 from dataclasses import replace
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -99,7 +100,9 @@ def test_layouts(name, gpu, rng):
 
 @pytest.mark.parametrize("given", [{"d": 7}, {"e": 9}, {"n": 0}, {"m": 0}, {"b": 0}])
 def test_what_tensor_copies_cannot_take(given, gpu, rng):
-    check(FULL, arrays(rng, "f16", **attend(**{"m": 3, "n": 5, "d": 16, **given})), gpu, matrix=False)
+    check(
+        FULL, arrays(rng, "f16", **attend(**{"m": 3, "n": 5, "d": 16, **given})), gpu, matrix=False
+    )
 
 
 def test_backward_strides(gpu, rng):
@@ -143,9 +146,9 @@ VARIANTS = {
 @pytest.mark.parametrize("name", VARIANTS)
 def test_variants(name, gpu, rng):
     given = arrays(rng, "bf16", **attend(m=60, n=60, d=16))
-    extra = {
-        "slopes": {"slope": np.float32([0.5, 0.25])},
-        "prefix of each": {"w": np.int32([20])},
+    extra: dict[str, Any] = {
+        "slopes": {"slope": np.array([0.5, 0.25], np.float32)},
+        "prefix of each": {"w": np.array([20], np.int32)},
         "documents": {"doc": np.arange(60, dtype=np.int32)[None] // 25},
         "bias": {"bias": rng.standard_normal((2, 60, 60)).astype(np.float32)},
     }

@@ -1,4 +1,4 @@
-"""Products of partly absent tiles: what is absent must not show, even where the operand is not finite.
+"""Products of partly absent tiles: what is absent must not show, not even next to NaN.
 
 An absent element of a computed operand is 0, and 0 times NaN is NaN. So tiles of the other operand
 that meet absent elements pass through *checkers*, idle warps beside the producer: they put 0 in the
@@ -78,8 +78,7 @@ def address(frame: MatrixFrame, operand: Operand, firsts: Mapping[str, str]) -> 
     array = operand.map.array
     terms = [frame.parameter(Address(array))]
     size = frame.memories[array].dtype.bytes
-    for axis in operand.map.dims:
-        terms.append(f"{firsts[axis]} * {step(frame, array, axis)} * {size}")
+    terms += [f"{firsts[a]} * {step(frame, array, a)} * {size}" for a in operand.map.dims]
     return " + ".join(terms)
 
 

@@ -1,8 +1,8 @@
 """Where a tile's absent elements are put out of the way.
 
 An element that takes no part must not show in any fold or product. Instead of testing it at every
-use, one value is overwritten once: with -inf in front of `max(s * k)` and `exp(s * k - point)`, with
-0 in front of plain sums. That is allowed where the filled value makes every use neutral, which
+use, one value is overwritten once: with -inf before `max(s * k)` and `exp(s * k - point)`, with 0
+before plain sums. That is allowed where the filled value makes every use neutral, which
 `neutral_value` proves case by case; a use for which it does not is tested by itself.
 """
 

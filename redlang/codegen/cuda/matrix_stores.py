@@ -1,8 +1,9 @@
 """Fragments on their way out: rounded, through shared memory, by tensor copies.
 
 A thread holds pairs of neighbours in rows of their own: stored from registers, they would reach
-memory in pieces of 16 bytes. So each warp writes its 16 rows to a place of its own in shared memory,
-swizzled as operands are, and one lane starts copies that leave out what lies beyond the result.
+memory in pieces of 16 bytes. So each warp writes its 16 rows to a place of its own in shared
+memory, swizzled as operands are, and one lane starts copies that leave out what lies beyond the
+result.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def checked(dtype: str, size: int, threads: int) -> Intrinsic:
         "setp.ge.u32 more, at, end; @more bra done${:uid};",
         "again${:uid}:",
         # Quotes inside of a quoted text.
-        r'.pragma \22nounroll\22;',
+        r".pragma \22nounroll\22;",
         f"ld.shared.v4.b32 {{{vector}}}, [at];",
         *flags,
         "or.b32 any, f0, f1; or.b32 any, any, f2; or.b32 any, any, f3;",
@@ -179,7 +179,7 @@ def _packed(
 
 
 def _bit(b: ir.IRBuilder, lane: ir.Value, row: ir.Value, words: list[ir.Value]) -> ir.Value:
-    """Return whether the element `row` of the contracted axis shows: some lane of the quad knows."""
+    """Return whether element `row` of the contracted axis shows: some lane of the quad knows."""
 
     def number(value: int) -> ir.Constant:
         return ir.Constant(I32, value)
