@@ -20,6 +20,9 @@ from redlang.algebra.transport import Centre, Reference
 from redlang.ir import walk
 from redlang.ir.program import Apply, Expr, Ref
 
+LARGEST_MEAN = 60
+"""Operations in a context from which a centre can cancel: means are short formulas."""
+
 
 class Distances:
     """Distances between the reference points and the contexts of one sweep.
@@ -59,7 +62,10 @@ class Distances:
     def _exact(self, kept: Expr, context: Expr) -> Expr:
         """Return kept - context with centres taken together first."""
         build = self.build
-        formal = sp.expand(sp.cancel(self._sympy(context)))
+        formal = self._sympy(context)
+        if not formal.free_symbols & self._centres or formal.count_ops() > LARGEST_MEAN:
+            return build.sub(kept, context)
+        formal = sp.expand(sp.cancel(formal))
         parts = sp.Add.make_args(formal)
         others = [part for part in parts if part in self._centres]
         if not others or self.symbols.symbol(context) in others:
