@@ -290,7 +290,9 @@ class CudaCompiler:
         refused: list[str] = []
         while True:
             chosen = [options[n] for options, n in zip(choice.ranked, numbers, strict=True)]
-            code, faulty = self.build(chosen, known)
+            # A matrix kernel that spills is still faster than one without the tensor core.
+            last = any(map(_is_last_matrix, choice.ranked, numbers))
+            code, faulty = self.build(chosen, known, strict=not last)
             if code is not None:
                 return CudaCode(code.loops, code.parts, code.kernels, code.target, tuple(refused))
             assert faulty is not None
@@ -368,6 +370,16 @@ class CudaCompiler:
             str(number): segments(part, extents, self.device)
             for number, part in enumerate(code.parts)
         }
+
+
+def _is_last_matrix(options: tuple[Ranked, ...], number: int) -> bool:
+    """Say whether a plan is the last one of its nest on matrix tiles."""
+    own, *after = (_on_matrices(r) for r in options[number : number + 2])
+    return own and not any(after)
+
+
+def _on_matrices(ranked: Ranked) -> bool:
+    return any(part.matrix is not None for part in ranked.candidate.parts)
 
 
 def _likely(choice: Choice) -> tuple[Part, ...]:

@@ -144,6 +144,12 @@ def padded(extent: int) -> int:
     return -(-extent // STEP) * STEP
 
 
+def _line(extent: int) -> int:
+    """Return the elements that shared memory has for a whole axis: lines of at most 128 bytes."""
+    size = padded(extent)
+    return next((n for n in (16, 32, 64) if size <= n), -(-size // 64) * 64)
+
+
 def _plans(facts: Facts, shape: Shape, device: Device) -> Iterator[MatrixPlan]:
     """Yield plans, the preferred one first, then such as ask for fewer registers."""
     length = facts.extent(shape.loop)
@@ -192,7 +198,8 @@ def _fitted(
     """Return a plan with as many columns as registers and shared memory have room for."""
     whole = [(a, padded(facts.extent(a))) for a in (*shape.columns, *shape.inner)]
     accumulators = sum(padded(facts.extent(a)) for a in shape.columns)
-    inner = sum(padded(facts.extent(a)) for a in shape.inner)
+    inner = sum(_line(facts.extent(a)) for a in shape.inner)
+    outer = sum(_line(facts.extent(a)) for a in shape.columns)
     room = REGISTERS[plan.groups]
     if shape.masked and plan.groups > 2:
         room -= MASK_REGISTERS
@@ -203,8 +210,8 @@ def _fitted(
     while columns >= STEP:
         tiles = -(-length // columns)
         columns = padded(-(-length // tiles))
-        kept = plan.tile_rows * inner * 2 + plan.stages * columns * (inner + accumulators) * 2
-        out = plan.tile_rows * accumulators * 2
+        kept = plan.tile_rows * inner * 2 + plan.stages * columns * (inner + outer) * 2
+        out = plan.tile_rows * outer * 2
         limit = device.sm.shared_bytes_per_block - BARRIER_BYTES
         if plan.min_blocks > 1:
             limit = device.sm.shared_bytes // plan.min_blocks - BARRIER_BYTES

@@ -83,15 +83,14 @@ class _Emitter:
         self.checked = checked_operands(list(self.works.values()))
         names = frame.module.names
         consumer.shared = share(operands, self.plan.stages, staging, self.checked, names)
-        with frame.scope([]) as constants:
-            with frame.scope([]) as unit:
-                self._block_ranges()
-                consumer.ends = {id(loop): self._ends(loop) for loop in self.loops}
-                checker = self._checker()
-                with frame.scope(consumer.unit_axes()) as body:
-                    consumer.ranges()
-                    self._wait_for_whole(operands)
-                    consumer.run(self.kernel.body)
+        with frame.scope([]) as constants, frame.scope([]) as unit:
+            self._block_ranges()
+            consumer.ends = {id(loop): self._ends(loop) for loop in self.loops}
+            checker = self._checker()
+            with frame.scope(consumer.unit_axes()) as body:
+                consumer.ranges()
+                self._wait_for_whole(operands)
+                consumer.run(self.kernel.body)
         producer = self._each_unit([*unit.lines, *self._producer(operands)])
         consumed = self._each_unit([*unit.lines, *body.lines])
         checking = self._each_unit([*unit.lines, *checker]) if checker else []
@@ -152,8 +151,9 @@ class _Emitter:
         tile = dict(axes)[graded]
         others = " * ".join(self._tiles(a, n) for a, n in axes if a != graded)
         looped = [o for o in self.consumer.shared.rings if o.loop is not None]
+        width = self.plan.width
         sizes = " + ".join(
-            f"{frame.parameter(Extent(str(o.loop)))} * {o.tile.bytes // self.plan.width(str(o.loop))}"
+            f"{frame.parameter(Extent(str(o.loop)))} * {o.tile.bytes // width(str(o.loop))}"
             for o in looped
         )
         before = frame.at(0)

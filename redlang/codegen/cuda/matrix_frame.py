@@ -10,11 +10,11 @@ from redlang.codegen.cuda.matrix_text import MatrixParameter, TensorMap
 from redlang.ir.loops import Kernel, Loops
 from redlang.schedule.matrices import MatrixPlan
 
-
-_NAMES = (
-    "w shared unit number units round_start place group row leads lead checker own_turn next_turn "
-    "graded others section part rest held tile"
-).split()
+_NAMES = {
+    *("w", "shared", "unit", "number", "units", "round_start", "place", "group", "row", "leads"),
+    *("lead", "checker", "own_turn", "next_turn", "graded", "others", "section", "part", "rest"),
+    *("held", "tile"),
+}
 """What the kernel's text calls things of its own."""
 
 

@@ -1,0 +1,323 @@
+"""The element work of a loop's tile: what is absent put out of the way, maps, and folds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from redlang.codegen.arguments import Extent
+from redlang.codegen.cuda.frame import Value
+from redlang.codegen.cuda.matrix_fills import POSITIVE, Filling, Use, kind_of
+from redlang.codegen.cuda.matrix_masks import Bounds, greatest, index_bounds, least
+from redlang.codegen.cuda.matrix_roles import LoopWork
+from redlang.codegen.cuda.matrix_text import unsuited
+from redlang.codegen.cuda.matrix_unit import MatrixUnit
+from redlang.codegen.cuda.matrix_weights import Power
+from redlang.codegen.cuda.reducing import conjunction
+from redlang.codegen.cuda.values import Operands, constant
+from redlang.ir import walk
+from redlang.ir.loops import Combine, Compute, Contract, Fold, Loop, Statement
+from redlang.ir.program import Apply, Expr, Literal, Ref
+from redlang.ir.types import I64, Type
+from redlang.schedule import tidy
+from redlang.schedule.bounds import certain
+
+_JOINS = {"sum": "a + b", "max": "maximum(a, b)", "min": "minimum(a, b)"}
+_QUAD = (1, 2)
+
+
+@dataclass(slots=True)
+class LoopText:
+    """What the consumer knows of a loop while it writes it."""
+
+    statement: Loop
+    work: LoopWork
+    elements: tuple[Statement | Power, ...]
+    filling: Filling
+    uses: tuple[Use, ...]
+    partial: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def axis(self) -> str:
+        """Return the loop's axis."""
+        return self.statement.axis
+
+
+class MatrixElements(MatrixUnit):
+    """Writes the element work between products."""
+
+    current: LoopText | None = None
+
+    # Element work -----------------------------------------------------------------------------
+
+    def elements(self, loop: LoopText) -> None:
+        """Write the element work of one tile."""
+        self._fill(loop)
+        for statement in loop.elements:
+            if isinstance(statement, Power):
+                value = self._over(statement.exponent, statement.type)
+                frame = self.frame
+                power = self.values.assign(
+                    statement.name, f"w.power_of_two({value.text})", value.axes, "f32", frame.depth
+                )
+                frame.define(statement.name, self._named(statement.name, power))
+            else:
+                self.statement(statement)
+        self.test_operands(loop)
+
+    def _fill(self, loop: LoopText) -> None:
+        """Overwrite what is absent, in tiles that have absent elements."""
+        condition = loop.filling.condition
+        whole = self._whole(loop.axis, condition)
+        if whole is None or not loop.filling.fills:
+            return
+        with self.frame.scope([]) as scope:
+            for fill in loop.filling.fills:
+                self._overwrite(loop.axis, fill.name, fill.value, condition)
+        self.block(f"if not {whole}:", scope.lines)
+
+    def test_operands(self, loop: LoopText) -> None:
+        """Put zeros into computed operands of products where no fill does."""
+        for place, use in enumerate(loop.uses):
+            if not isinstance(use, Contract) or place not in loop.filling.tested:
+                continue
+            product = next(p for p in loop.work.products if p.contract is use)
+            whole = self._whole(loop.axis, use.condition)
+            if whole is None:
+                continue
+            if not isinstance(product.rows, Ref):
+                raise unsuited("a masked product of an expression")
+            with self.frame.scope([]) as scope:
+                self._overwrite(loop.axis, product.rows.name, 0.0, use.condition)
+            self.block(f"if not {whole}:", scope.lines)
+
+    def _whole(self, axis: str, condition: Expr | None) -> str | None:
+        """Return the variable that says whether all elements of the tile take part.
+
+        None stands for "always".
+        """
+        frame = self.frame
+        tests = []
+        if condition is not None:
+            test = certain(condition, self.builder)
+            tests.append("False" if test is None else self.values.value(test).text)
+        if not frame.is_whole(axis):
+            size = frame.parameter(Extent(axis))
+            tests.append(f"{frame.first(axis)} + {self.matrix.width(axis)} <= {size}")
+        if not tests:
+            return None
+        name = frame.module.names.fresh(f"{axis}_whole")
+        frame.line(f"{name} = {conjunction(tests)}")
+        return name
+
+    def _overwrite(self, axis: str, name: str, fill: float, condition: Expr | None) -> None:
+        frame = self.frame
+        value = frame.lookup(name)
+        assert value is not None
+        texts = value, constant(fill, "f32")
+        filled = self.chosen(axis, value.axes, condition, texts, "f32")
+        frame.line(f"{value.text} = {filled.text}")
+
+    def chosen(
+        self,
+        axis: str,
+        axes: tuple[str, ...],
+        condition: Expr | None,
+        choices: tuple[Value | str, str],
+        code: str,
+    ) -> Value:
+        """Return the first choice where an element takes part, else the second one."""
+        frame = self.frame
+        bounds = Bounds() if condition is None else index_bounds(condition, axis, self.builder)
+        operands = Operands()
+        tests = []
+        columns = self._columns(axis, operands)
+        highs = [*bounds.high]
+        if not frame.is_whole(axis):
+            highs.append(self.builder.sub(self.builder.size(axis), 1))
+        if highs:
+            limit = self._relative(least(highs, self.builder), axis)
+            tests.append(f"{columns} <= {operands.name(limit)}")
+        if bounds.low:
+            limit = self._relative(greatest(bounds.low, self.builder), axis)
+            tests.append(f"{columns} >= {operands.name(limit)}")
+        lines: list[str] = []
+        if bounds.rest is not None:
+            bare = self.values.operand_form(bounds.rest, axes, operands)
+            (text,), setting = self.values.spelled([bare], operands)
+            lines += setting.lines
+            tests.append(text)
+        first, second = choices
+        given = first if isinstance(first, str) else operands.name(first)
+        chosen = f"select({conjunction(tests)}, {given}, {second})"
+        (found,) = self.values.mapped(
+            "masked", [code], lines, [chosen], operands, axes, frame.depth
+        )
+        return found
+
+    def _columns(self, axis: str, operands: Operands) -> str:
+        """Return the operand that counts a thread's columns from its first one on (i32)."""
+        frame = self.frame
+        reaches = frame.spread(axis).reaches
+        make = frame.module.declare(f"{axis}_places", f't.indices("i32", {reaches})')
+        name = frame.variable("places", axis, 0, lambda: f"{make}(i32(0))")
+        return operands.name(Value(name, frame.tile_axes([axis]), "i32"))
+
+    def _relative(self, bound: Expr, axis: str) -> Value:
+        """Return a bound of indices, counted from the thread's first column (i32)."""
+        frame = self.frame
+        place = Value(frame.place(axis), (), "i64")
+        value = self._over(bound, Type(I64, bound.type.axes))
+        operands = Operands()
+        text = f"t.clamped({operands.name(value)} - {operands.name(place)})"
+        (limit,) = self.values.mapped(
+            "limit", ["i32"], [], [text], operands, value.axes, frame.depth
+        )
+        return limit
+
+    # Folds ------------------------------------------------------------------------------------
+
+    def fold(self, statement: Fold) -> None:
+        """Write a fold; over a loop's axis in a few chains a row, then over the quad."""
+        loop = self.current
+        if loop is None or loop.axis not in statement.over:
+            super().fold(statement)
+            return
+        if is_plain(statement):
+            self._existence(loop, statement)
+            return
+        place = next(i for i, use in enumerate(loop.uses) if use is statement)
+        if place in loop.filling.tested or statement.op not in _JOINS:
+            super().fold(statement)
+            return
+        frame = self.frame
+        folded, factor = self._without_factor(statement)
+        value = self.values.value(folded)
+        counts = frame.counts(value.axes)
+        joined = frame.module.function(
+            f"join_{statement.op}",
+            ["f32"],
+            [("a", "f32"), ("b", "f32")],
+            [],
+            [_JOINS[statement.op]],
+        )
+        make = frame.module.declare("chains", f'w.fold({joined}, {counts}, "{loop.axis}")')
+        kept = tuple(axis for axis in value.axes if axis != loop.axis)
+        (name,) = statement.names
+        found = self.values.assign(name, f"{make}({value.text})", kept, "f32", frame.depth)
+        state = self._lane_state(loop, statement)
+        if state is None:
+            found = self._over_quad(joined, found)
+        else:
+            loop.partial[state] = joined
+        if factor is not None:
+            operands = Operands()
+            bare = self.values.operand_form(factor, found.axes, operands)
+            (text,), setting = self.values.spelled([bare], operands)
+            product = f"{operands.name(found)} * {text}"
+            (found,) = self.values.mapped(
+                "times", ["f32"], setting.lines, [product], operands, found.axes, frame.depth
+            )
+        self._results(statement, [found])
+
+    def _without_factor(self, statement: Fold) -> tuple[Expr, Expr | None]:
+        """Return x, k for an extreme of x * k with a positive k that elements share.
+
+        Rounding is monotone: the extreme of rounded products is the rounded product of the extreme.
+        """
+        (value,) = statement.values
+        if statement.op in ("max", "min") and isinstance(value, Apply) and value.op == "mul":
+            for factor, rest in (value.arguments, value.arguments[::-1]):
+                if not self.is_fragment(factor) and kind_of(factor, {}) == POSITIVE:
+                    return rest, factor
+        return value, None
+
+    def _over_quad(self, joined: str, value: Value) -> Value:
+        frame = self.frame
+        count = frame.size(value.axes)
+        make = frame.module.declare("quad", f"t.lanes({joined}, {count}, {_QUAD})")
+        return self.values.assign("all", f"{make}({value.text})", value.axes, "f32", frame.depth)
+
+    def _lane_state(self, loop: LoopText, statement: Fold) -> str | None:
+        """Return the state that adds up a fold's results, if lanes may keep their own parts.
+
+            t = sum(...); s' = s * factor; s = s' + t
+
+        A factor that all lanes of a quad share distributes over their parts, so that these are
+        joined once, after the loop.
+        """
+        if statement.op != "sum":
+            return None
+        (name,) = statement.names
+        readers = [s for s in loop.statement.body if name in tidy.reads(s)]
+        if len(readers) != 1 or not isinstance(readers[0], Combine):
+            return None
+        combine = readers[0]
+        if combine.op != "sum" or combine.right != (name,):
+            return None
+        (total,), (moved,) = combine.names, combine.left
+        state = total
+        others = [s for s in loop.statement.body if s is not combine]
+        makers = [s for s in others if moved in tidy.writes(s)]
+        if moved != state:
+            if len(makers) != 1 or not _is_moved(makers[0], state):
+                return None
+            others.remove(makers[0])
+        if any({state, moved} & tidy.reads(s) for s in others):
+            return None
+        return state if self._starts_at_zero(state) else None
+
+    def _starts_at_zero(self, state: str) -> bool:
+        writers = [s for s in self.kernel.body if state in tidy.writes(s)]
+        made = [s for s in writers if isinstance(s, Compute)]
+        return (
+            len(writers) == 2
+            and len(made) == 1
+            and isinstance(made[0].value, Literal)
+            and made[0].value.value == 0
+        )
+
+    def whole_states(self, loop: LoopText) -> None:
+        """Join what the lanes of a quad kept of states."""
+        for state, joined in loop.partial.items():
+            value = self.frame.lookup(state)
+            assert value is not None
+            found = self._over_quad(joined, value)
+            self.frame.line(f"{value.text} = {found.text}")
+
+    def _existence(self, loop: LoopText, statement: Fold) -> None:
+        """Write whether a row has an element in the tile that takes part."""
+        b = self.builder
+        axis = loop.axis
+        condition = statement.condition
+        if statement.op != "any" or condition is None:
+            super().fold(statement)
+            return
+        bounds = index_bounds(condition, axis, b)
+        if bounds.rest is not None:
+            super().fold(statement)
+            return
+        first = Ref(f"{axis}.first", Type(I64))
+        last = Ref(f"{axis}.last", Type(I64))
+        low = greatest([*bounds.low, first], b)
+        high = least([*bounds.high, last], b)
+        found = self._over(b.apply("le", low, high), statement.types[0])
+        self._results(statement, [found])
+
+
+def is_plain(use: Use) -> bool:
+    """Say whether a fold counts elements whatever their value."""
+    return isinstance(use, Fold) and all(isinstance(value, Literal) for value in use.values)
+
+
+def _is_moved(statement: Statement, state: str) -> bool:
+    """Say whether a statement is `state` times factors that do not read it."""
+    if not isinstance(statement, Compute):
+        return False
+    reading = [f for f in _factors(statement.value) if state in walk.refs(f)]
+    return len(reading) == 1 and isinstance(reading[0], Ref)
+
+
+def _factors(expr: Expr) -> list[Expr]:
+    if isinstance(expr, Apply) and expr.op == "mul":
+        return [factor for argument in expr.arguments for factor in _factors(argument)]
+    return [expr]

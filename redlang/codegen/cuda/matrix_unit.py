@@ -1,0 +1,209 @@
+"""One warp group of a matrix kernel: its rows, its products, and how its results leave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from redlang.codegen.cuda.access import Accesses
+from redlang.codegen.cuda.elements import Unit, rounded
+from redlang.codegen.cuda.frame import Value
+from redlang.codegen.cuda.kernel_text import Classes
+from redlang.codegen.cuda.matrix_frame import MatrixFrame
+from redlang.codegen.cuda.matrix_memory import SharedPlan
+from redlang.codegen.cuda.matrix_roles import LoopWork, Multiply, Operand
+from redlang.codegen.cuda.matrix_stores import staged_results, staging_bytes
+from redlang.codegen.cuda.matrix_text import unsuited
+from redlang.codegen.cuda.reducing import Folds
+from redlang.codegen.cuda.values import Values
+from redlang.ir.build import Builder
+from redlang.ir.loops import Contract, Kernel, Loop, Loops, Store
+from redlang.ir.program import Expr
+from redlang.ir.types import F32, Type, compute_type
+from redlang.schedule.fragments import STEP, SharedTile
+from redlang.schedule.matrices import MatrixPlan
+
+
+class MatrixUnit(Unit):
+    """Writes what a warp group does with fragments."""
+
+    def __init__(
+        self,
+        loops: Loops,
+        kernel: Kernel,
+        plan: MatrixPlan,
+        classes: Classes,
+    ) -> None:
+        super().__init__(loops, kernel, plan.warp(), classes)
+        frame = MatrixFrame(loops, kernel, plan, classes)
+        frame.slots |= self.frame.slots
+        self.frame: MatrixFrame = frame
+        self.values = Values(frame, self._load)
+        self.accesses = Accesses(frame, self.values)
+        self.folds = Folds(frame, self.values)
+        self.matrix = plan
+        self.rows = tuple(axis for axis, _ in plan.rows)
+        self.builder = Builder(frame.order)
+        self.works: dict[int, LoopWork] = {}
+        self.shared = SharedPlan({}, 0, 0)
+        self.ends: dict[int, tuple[str, str]] = {}
+        self.last_reads: dict[Operand, Loop] = {}
+        self.block_whole: Callable[[Expr], str | None] = lambda condition: None
+        self.staged = staged_results(loops, kernel, plan, classes)
+
+    # The unit ---------------------------------------------------------------------------------
+
+    def is_fragment(self, expr: Expr) -> bool:
+        """Say whether an expression varies along columns."""
+        return any(self.matrix.width(axis) > 1 for axis in expr.type.axes if axis not in self.rows)
+
+    def ranges(self) -> None:
+        """Write the ranges of this warp."""
+        frame = self.frame
+        for axis in self.unit_axes():
+            if axis not in self.rows:
+                frame.line(f"{frame.first(axis)} = {frame.block_first(axis)}")
+        frame.line("row = group * 64 + (i32(cuda.threadIdx.x) >> i32(5) & i32(3)) * 16")
+        inner = 1
+        for axis, tile in reversed(self.matrix.rows):
+            number = "row" if inner == 1 else f"(row // {inner})"
+            if axis != self.rows[0]:
+                number = f"({number} & {tile - 1})"
+            frame.line(f"{frame.first(axis)} = {frame.block_first(axis)} + i64({number})")
+            inner *= tile
+
+    # Products ---------------------------------------------------------------------------------
+
+    def await_operands(self, products: Sequence[Multiply]) -> None:
+        """Wait for the tiles that products read."""
+        for operand in self.looped(products):
+            ring = self.shared.rings[operand]
+            self.frame.line(f"w.barrier_wait({ring.ready_barrier()}, {ring.parity})")
+
+    def looped(self, products: Sequence[Multiply]) -> list[Operand]:
+        """Return the operands of products that are copied for each tile of their loop."""
+        operands = [o for p in products for o in (p.left, p.right) if o is not None]
+        return [operand for operand in dict.fromkeys(operands) if operand.loop is not None]
+
+    def issue(self, product: Multiply) -> None:
+        """Issue a product whose operands have arrived."""
+        frame = self.frame
+        contract = product.contract
+        width = self.matrix.width(product.column)
+        contracted = -(-self.matrix.width(product.over) // STEP) * STEP
+        rows_first = self.rows_first(product.column)
+        right = self.shared.rings[product.right]
+        parts = [f'w.Product("{product.dtype}", {width}, {contracted}']
+        parts.append(tile_text(product.right.tile))
+        arguments = []
+        if product.left is not None:
+            ring = self.shared.rings[product.left]
+            parts.append(f"left={tile_text(product.left.tile)}")
+            offset = product.left.tile.group_offset(1)
+            arguments.append(f"w.opaque({ring.tile()} + group * {offset})")
+        else:
+            arguments.append(self.packed_name(product))
+        if contract.accumulate:
+            parts.append("accumulate=True")
+            value = frame.lookup(contract.name)
+            assert value is not None
+            arguments.insert(0, value.text)
+        if not rows_first:
+            parts.append("rows_first=False")
+        arguments.append(f"w.opaque({right.tile()})")
+        make = frame.module.declare("product", f"w.product({', '.join(parts)}))")
+        variable = frame.module.names.of("value", contract.name)
+        self.variables.add(variable)
+        frame.line(f"{variable} = {make}({', '.join(arguments)})")
+        axes = frame.tile_axes(contract.type.axes)
+        frame.define(contract.name, Value(variable, axes, "f32"))
+
+    def rows_first(self, column: str) -> bool:
+        """Say whether rows come before a column axis in fragments."""
+        order = self.frame.order
+        return all(order.index(axis) < order.index(column) for axis in self.rows)
+
+    def packed_name(self, product: Multiply) -> str:
+        """Return the variable of a product's packed left operand."""
+        return self.frame.module.names.of("packed", f"{product.contract.name}_operand")
+
+    def pack(self, product: Multiply) -> None:
+        """Round a computed left operand and pack it for its product."""
+        frame = self.frame
+        value = self._over(product.rows, Type(F32, product.rows.type.axes))
+        width = self.matrix.width(product.over)
+        rows_first = "" if self.rows_first(product.over) else ", rows_first=False"
+        make = frame.module.declare("pack", f'w.operand("{product.dtype}", {width}{rows_first})')
+        frame.line(f"{self.packed_name(product)} = {make}({value.text})")
+
+    def wait(self, pending: int, names: Sequence[str]) -> None:
+        """Wait for products; the values of `names` are complete after it."""
+        frame = self.frame
+        values = [value for name in names if (value := frame.lookup(name)) is not None]
+        counts = ", ".join(str(frame.size(value.axes)) for value in values)
+        make = frame.module.declare("wait", f"w.wait({pending}{', ' if counts else ''}{counts})")
+        texts = ", ".join(value.text for value in values)
+        frame.line(f"{texts} = {make}({texts})" if texts else f"{make}()")
+        for name, value in zip(names, values, strict=True):
+            frame.define(name, value)
+
+    def release(self, products: Sequence[Multiply]) -> None:
+        """Give the tiles that products have read back to the producer."""
+        frame = self.frame
+        for operand in self.looped(products):
+            ring = self.shared.rings[operand]
+            frame.line(f"w.barrier_arrive({ring.empty_barrier()}, leads)")
+            for line in ring.advance():
+                frame.line(line)
+
+    # Results ----------------------------------------------------------------------------------
+
+    def store(self, statement: Store) -> None:
+        """Store a tile: a fragment of 16-bit elements through shared memory where that works."""
+        staged = self.staged.get(statement.target)
+        if staged is None:
+            super().store(statement)
+            return
+        frame = self.frame
+        memory = frame.memories[statement.target]
+        value = self._over(
+            rounded(statement.value, memory), Type(compute_type(memory.dtype), statement.axes)
+        )
+        name = frame.parameter(staged.map)
+        columns = self.matrix.width(staged.column)
+        rows_first = "" if self.rows_first(staged.column) else ", rows_first=False"
+        text = f'w.stage("{memory.dtype}", {columns}, {tile_text(staged.tile)}{rows_first})'
+        stage = frame.module.declare("stage", text)
+        copy = frame.module.declare("copy_out", f"w.copy_out({len(staged.map.dims)})")
+        own = f"(i32(cuda.threadIdx.x) >> i32(5)) * {staging_bytes(self.staged)}"
+        start = frame.module.names.fresh("staging")
+        frame.line(f"{start} = shared + {self.shared.staging} + {own}")
+        frame.line("w.copies_read()")
+        frame.line("w.warp_barrier()")
+        frame.line(f"{stage}({start}, {value.text})")
+        frame.line("w.shared_written()")
+        frame.line("w.warp_barrier()")
+        tile = staged.tile
+        for block in range(-(-columns // tile.width)):
+            places = [frame.first(axis) for axis in staged.map.dims]
+            if block:
+                places[0] = f"{places[0]} + {block * tile.width}"
+            source = f"{start} + {block * tile.block_bytes}" if block else start
+            lead = "i32((i32(cuda.threadIdx.x) & i32(31)) == i32(0))"
+            frame.line(f"{copy}({source}, {name}, {lead}, {', '.join(places)})")
+        frame.line("w.copies_commit()")
+
+    def block(self, head: str, lines: Sequence[str]) -> None:
+        """Write a statement that holds lines."""
+        self.frame.line(head)
+        for line in lines:
+            self.frame.line(f"    {line}")
+
+    def contract(self, statement: Contract) -> None:
+        """Refuse a product outside of loops."""
+        raise unsuited("a product outside of a loop")
+
+
+def tile_text(tile: SharedTile) -> str:
+    """Return text of a shared tile."""
+    span = "" if tile.span == 128 else f", {tile.span}"
+    return f"w.SharedTile({tile.rows}, {tile.inner}, {tile.contracted}{span})"

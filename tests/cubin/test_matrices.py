@@ -1,0 +1,46 @@
+"""Matrix kernels compiled for Hopper: no spills, tensor cores used, nothing serialised."""
+
+import numpy as np
+import pytest
+
+import redlang
+from tests.cubin.device import compiling
+from tests.cubin.test_matrix_calls import CAUSAL, FULL, GROUPED, TYPES, attend
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    with compiling(monkeypatch) as driver:
+        yield driver
+
+
+def compiled(text, dtype, driver, **shapes):
+    given = {name: np.empty(shape, TYPES[dtype]) for name, shape in shapes.items()}
+    redlang.compile(text.strip(), {})(**given)
+    (kernel,) = driver.kernels
+    return kernel
+
+
+GRID = [
+    (FULL, "bf16", {"b": 8, "h": 16, "m": 197, "n": 197, "d": 64}, 64),
+    (FULL, "f16", {"b": 8, "h": 16, "m": 257, "n": 257, "d": 80}, 128),
+    (CAUSAL, "bf16", {"b": 1, "h": 64, "m": 2048, "n": 2048, "d": 128}, 128),
+    (CAUSAL, "f16", {"b": 1, "h": 64, "m": 2048, "n": 2048, "d": 64}, 192),
+]
+
+
+@pytest.mark.parametrize(("text", "dtype", "shape", "rows"), GRID)
+def test_kernels_keep_to_their_registers(text, dtype, shape, rows, gpu):
+    kernel = compiled(text, dtype, gpu, **attend(**shape))
+    assert dict(kernel.text.grid)["m"] == rows
+    assert kernel.spill_bytes == 0
+    assert "wgmma.mma_async" in kernel.ptx
+    assert "cp.async.bulk.tensor" in kernel.ptx
+    assert ".f64" not in kernel.ptx
+
+
+def test_grouped_queries_share_a_tile(gpu):
+    shapes = {"q": (4, 32, 1, 128), "k": (4, 8, 512, 128), "v": (4, 8, 512, 128)}
+    kernel = compiled(GROUPED, "bf16", gpu, **shapes)
+    assert dict(kernel.text.grid)["r"] > 1
+    assert kernel.spill_bytes == 0
