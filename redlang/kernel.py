@@ -12,7 +12,7 @@ from dataclasses import replace
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, overload
 
-from redlang import pipeline
+from redlang import inspection, pipeline
 from redlang.definition import Definition
 from redlang.errors import ArgumentError
 from redlang.options import Contract, Fuse, Options, Rounding
@@ -168,7 +168,7 @@ class Kernel(_Defined):
         The element types and extents are those of the last call; before any call every open
         element type is f32, and extents are taken to be large.
         """
-        return pipeline.explain(self._start(), stage)
+        return inspection.explain(self._start(), stage)
 
     def source(self, target: str = "cpu") -> str:
         """Return the generated text for `target`, of the last call or for f32 arrays.
@@ -176,22 +176,22 @@ class Kernel(_Defined):
         Args:
             target: `cpu` or `cuda`; the second needs the compiler for GPUs, but no GPU.
         """
-        return pipeline.source(self._start(), target)
+        return inspection.source(self._start(), target)
 
     @property
     def ptx(self) -> str:
         """The PTX text of the kernels for GPUs, of the last call there or for f32 arrays."""
-        return pipeline.ptx(self._start())
+        return inspection.ptx(self._start())
 
     @property
     def stats(self) -> tuple[KernelStats, ...]:
         """Registers, spills, shared memory and occupancy of each kernel for GPUs."""
-        return pipeline.stats(self._start())
+        return inspection.stats(self._start())
 
     @property
     def sweeps(self) -> tuple[tuple[tuple[str, tuple[str, ...]], ...], ...]:
         """For each kernel that runs, the axes and stages of each sweep over the data."""
-        return pipeline.sweeps(self._start())
+        return inspection.sweeps(self._start())
 
     def fold(self, axis: str, size: int | None = None, **constants: Any) -> Fold:  # noqa: ANN401
         """Return an empty stream along `axis`: `update` it with chunks, `merge`, take `result`.
@@ -227,7 +227,7 @@ class Kernel(_Defined):
         return f"<redlang kernel {self.signature}>"
 
     def _repr_html_(self) -> str | None:
-        return pipeline.html(self)
+        return inspection.html(self)
 
     def _options(self) -> dict[str, Any]:
         return {"options": self.options}

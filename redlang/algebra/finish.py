@@ -11,10 +11,11 @@ from collections.abc import Callable
 
 from redlang.algebra.derive import Multiplied, Ordered, Plain, Stage, StagePlan, Transported
 from redlang.algebra.distance import Distances
-from redlang.algebra.incremental import Emitter, identity
+from redlang.algebra.incremental import Emitter
 from redlang.algebra.operators import SWAPPED, Sign
 from redlang.algebra.sharing import canonical
 from redlang.algebra.signs import Signs
+from redlang.algebra.states import identity
 from redlang.algebra.transport import Centre, Phi, finish
 from redlang.ir import walk
 from redlang.ir.build import literal

@@ -12,15 +12,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from redlang.algebra.monotone import NotMonotone, hoist
-from redlang.algebra.operators import IDENTITIES
 from redlang.algebra.sharing import canonical, conjuncts
 from redlang.algebra.signs import Signs
+from redlang.algebra.states import identity, state_dtypes
 from redlang.algebra.terms import Steady, View, factors_of
 from redlang.algebra.transport import Centre, Maximum, Phi, Reference, axes_of, move, value
 from redlang.ir.build import literal
 from redlang.ir.incremental import Combine, Commit, Let, Partial, State, Step
-from redlang.ir.program import Expr, Literal, Monoid, Ref
-from redlang.ir.types import BOOL, F32, F64, I64, U64, DType, Type
+from redlang.ir.program import Expr, Monoid, Ref
+from redlang.ir.types import F32, F64, Type
 
 LARGEST = {F32: 3.4028234663852886e38, F64: 1.7976931348623157e308}
 """The largest finite number of each floating compute type."""
@@ -108,7 +108,7 @@ class Emitter:
         if key in self._plain:
             return self._plain[key]
         axes = self.free_axes([*values, *conjuncts(condition)])
-        types = types or [Type(dtype, axes) for dtype in _state_dtypes(op, values)]
+        types = types or [Type(dtype, axes) for dtype in state_dtypes(op, values)]
         if monoid is not None:
             initials = list(monoid.init)
         else:
@@ -390,34 +390,6 @@ class Emitter:
         """Append `name = value` to update or merge; return the reference to it."""
         (self.merge if merging else self.update).append(Let(name, value))
         return Ref(name, value.type)
-
-
-def identity(op: str, dtype: DType, position: int = 0) -> Literal:
-    """Return the neutral value of a reduction's state; `position` counts its parts."""
-    if op in ("argmax", "argmin", "topk"):
-        if position:
-            return literal(-1, I64)
-        op = "min" if op == "argmin" else "max"
-    if op == "mantissa":
-        # A mantissa lies in [0.5, 1): 1 = 0.5 * 2.
-        return literal(1, I64) if position else literal(0.5, dtype)
-    if op in ("max", "min") and dtype.kind != "float":
-        lowest, highest = (0, 2**64 - 1) if dtype is U64 else (-(2**63), 2**63 - 1)
-        return Literal(lowest if op == "max" else highest, Type(dtype))
-    return literal(IDENTITIES[op], dtype)
-
-
-def _state_dtypes(op: str, values: Sequence[Expr]) -> tuple[DType, ...]:
-    dtype = values[0].type.dtype
-    match op:
-        case "count":
-            return (I64,)
-        case "any" | "all":
-            return (BOOL,)
-        case "argmax" | "argmin" | "topk" | "mantissa":
-            return (dtype, I64)
-        case _:
-            return (I64 if dtype is BOOL else dtype,)
 
 
 def _numbered(count: int) -> tuple[str, ...]:

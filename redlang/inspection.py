@@ -1,0 +1,110 @@
+"""What became of a kernel, for those who look: stages, generated text, machine code, sweeps.
+
+As in `pipeline`, heavy modules are imported when something first needs them.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from redlang.errors import BackendError
+
+if TYPE_CHECKING:
+    from redlang.explanation import Explanation
+    from redlang.pipeline import Machine
+    from redlang.runtime.cuda_compiler import CudaCode, KernelStats
+    from redlang.schedule.device import Device
+
+STAGES = ("syntax", "program", "fuse", "plan", "loops")
+
+
+def explain(machine: Machine, stage: str | None) -> Explanation:
+    """Return what became of a kernel; see `Kernel.explain`.
+
+    Raises:
+        ValueError: There is no such stage.
+    """
+    from redlang.explanation import explain as explained
+    from redlang.frontend.unparse import unparse
+
+    if stage is not None and stage not in STAGES:
+        raise ValueError(f"stage={stage!r}: choose one of {', '.join(map(repr, STAGES))}")
+    program = machine.program
+    syntax = unparse(machine.caller.declared.syntax)
+    compiler = machine.compiler(program)
+    extents = machine.history.extents
+    if not machine.history.device.startswith("cuda"):
+        return explained(syntax, program, compiler, extents, stage)
+    gpu = machine.cuda_compiler(program, _device(machine))
+    return explained(syntax, program, compiler, extents, stage, gpu.shown)
+
+
+def _device(machine: Machine) -> Device:
+    """Return the GPU of the last call, or the one at hand, or the one that plans default to."""
+    from redlang.runtime.probe import probe
+    from redlang.schedule.device import DEFAULT_DEVICE
+
+    name = machine.history.device
+    number = int(name.partition(":")[2] or 0) if name.startswith("cuda") else 0
+    return probe(number) or DEFAULT_DEVICE
+
+
+def cuda_code(machine: Machine) -> CudaCode:
+    """Return the compiled code of the last call on a GPU, or for f32 arrays of typical size."""
+    from redlang.explanation import typical_extents
+    from redlang.runtime.cuda_compiler import cuda_arrays
+
+    compiler = machine.cuda_compiler(machine.program, _device(machine))
+    if compiler.last is not None:
+        return compiler.last
+    program = compiler.compiler.program
+    extents = machine.history.extents or typical_extents(program)
+    return compiler.find(extents, cuda_arrays(program, extents))
+
+
+def ptx(machine: Machine) -> str:
+    """Return the PTX text of every kernel; see `Kernel.ptx`."""
+    return "\n".join(kernel.ptx for kernel in cuda_code(machine).kernels)
+
+
+def stats(machine: Machine) -> tuple[KernelStats, ...]:
+    """Return the figures of every kernel; see `Kernel.stats`."""
+    from redlang.runtime.cuda_compiler import kernel_stats
+
+    return kernel_stats(cuda_code(machine), _device(machine))
+
+
+def source(machine: Machine, target: str) -> str:
+    """Return generated text; see `Kernel.source`.
+
+    Raises:
+        BackendError: There is no such target.
+    """
+    from redlang.codegen.cpu import emit
+    from redlang.explanation import typical_extents
+
+    if target == "cuda":
+        return "\n\n".join(kernel.text.source for kernel in cuda_code(machine).kernels)
+    if target != "cpu":
+        raise BackendError(f"there is no target {target!r} here", hint="ask for 'cpu' or 'cuda'")
+    compiler = machine.compiler(machine.program)
+    extents = machine.history.extents or typical_extents(compiler.program)
+    loops = compiler.loops(compiler.choice(extents))
+    return emit(loops, source=machine.caller.declared.source).text
+
+
+def sweeps(machine: Machine) -> tuple[tuple[tuple[str, tuple[str, ...]], ...], ...]:
+    """Return the axes and stages of each sweep, kernel by kernel."""
+    compiler = machine.compiler(machine.program)
+    return tuple(
+        tuple((", ".join(sweep.axes), sweep.stages) for sweep in nest.sweeps)
+        for nest in compiler.nests[0]
+        if nest.sweeps
+    )
+
+
+def html(kernel: object) -> str | None:
+    """Return how a notebook shows a kernel: by its text."""
+    text = getattr(kernel, "text", "")
+    return f"<pre>{escape(text)}</pre>" if text else None
