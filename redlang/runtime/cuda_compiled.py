@@ -22,7 +22,8 @@ from redlang.codegen.cuda.matrix_text import MatrixParameter, MatrixText, Tensor
 from redlang.ir.program import Program
 from redlang.ir.types import U8
 from redlang.runtime.cache import BUILDING
-from redlang.runtime.cuda_compiler import Arrays, CudaCode, CudaCompiler
+from redlang.runtime.cuda_classes import Arrays
+from redlang.runtime.cuda_compiler import CudaCode, CudaCompiler
 from redlang.runtime.driver import Driver, stream_text
 from redlang.runtime.launcher import Launch, Stored
 from redlang.runtime.matrix_calls import map_maker

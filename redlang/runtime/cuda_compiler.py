@@ -11,30 +11,28 @@ import logging
 import pickle
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import gcd, prod
 
-from redlang.codegen.cuda.kernel_text import ArrayClass, Classes, KernelText
+from redlang.codegen.cuda.kernel_text import Classes, KernelText
 from redlang.codegen.cuda.matrix_text import MatrixText, UnsuitedError
 from redlang.errors import BackendError, InternalError
 from redlang.ir.loops import Kernel, Loops
 from redlang.ir.program import ArrayParam, Program
 from redlang.runtime.cache import digest, disk
 from redlang.runtime.compiler import Compiler, Derived, unpickled, versions
-from redlang.runtime.matrix_calls import matrix_classes
-from redlang.schedule import matrix_model
+from redlang.runtime.cuda_classes import Arrays, Known
+from redlang.runtime.matrix_choice import is_last_matrix, likely, with_matrices
 from redlang.schedule.candidates import Part
 from redlang.schedule.demand import BlockDemand
 from redlang.schedule.device import Device
-from redlang.schedule.facts import Facts, Layout
+from redlang.schedule.facts import Layout
 from redlang.schedule.lower import lower
-from redlang.schedule.matrix_plans import matrix_candidates
 from redlang.schedule.model import segments
 from redlang.schedule.occupancy import Occupancy, occupancy
 from redlang.schedule.plan import Plan
 from redlang.schedule.plan_text import plan_text
 from redlang.schedule.search import (
-    SHORT_CLASS,
     Choice,
     Ranked,
     ShapeClass,
@@ -47,22 +45,6 @@ logger = logging.getLogger("redlang.compile")
 
 WIDEST = 16
 SMALL = 1024
-SHORT_INDEX = 1 << 16
-LONG_INDEX = 1 << 31
-"""Bounds on swept extents that generated code may rely on: 16-bit and 31-bit indices."""
-
-
-@dataclass(frozen=True, slots=True)
-class Arrays:
-    """Where the arrays of a call are, as far as code depends on it.
-
-    Attributes:
-        strides: Elements between neighbours along each axis, by array (parameters, `result.<i>`).
-        addresses: The lowest bits of each address: its offset from a multiple of 16 bytes.
-    """
-
-    strides: Mapping[str, Mapping[str, int]]
-    addresses: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,21 +200,9 @@ class CudaCompiler:
         """Return the ranked plans for a call, and what is known of all calls of its class."""
         shape = self.shape(extents)
         layout = self.layout(shape, arrays, extents)
-        choice = self._with_matrices(self.choice(shape, layout), extents)
+        choice = self.choice(shape, layout)
+        choice = with_matrices(self.compiler, choice, extents, self.device)
         return choice, Known(shape, layout, extents, arrays, self.device, self.sizes)
-
-    def _with_matrices(self, choice: Choice, extents: Mapping[str, int]) -> Choice:
-        """Put plans on matrix tiles first: where a product suits them, nothing else comes near."""
-        if self.compiler.options.contract == "f32":
-            return choice
-        program, (nests, _) = self.derived.program, self.compiler.nests
-        ranked = []
-        for nest, others in zip(nests, choice.ranked, strict=True):
-            found = matrix_candidates(program, nest, extents, self.device)
-            facts = Facts(program, nest, extents, Layout({}, {})) if found else None
-            own = [matrix_model.ranked(c, facts, self.device) for c in found if facts]
-            ranked.append((*own, *others))
-        return replace(choice, ranked=tuple(ranked))
 
     def find(self, extents: Mapping[str, int], arrays: Arrays) -> CudaCode:
         """Return code for a call, from memory, from disk, or made."""
@@ -240,7 +210,7 @@ class CudaCompiler:
             return self.forced
         choice, known = self.classify(extents, arrays)
         shape = choice.shape
-        first = _likely(choice)
+        first = likely(choice)
         key = (
             shape.exact,
             tuple((p.plan, p.threads, p.across, p.matrix) for p in first),
@@ -291,7 +261,7 @@ class CudaCompiler:
         while True:
             chosen = [options[n] for options, n in zip(choice.ranked, numbers, strict=True)]
             # A matrix kernel that spills is still faster than one without the tensor core.
-            last = any(map(_is_last_matrix, choice.ranked, numbers))
+            last = any(map(is_last_matrix, choice.ranked, numbers))
             code, faulty = self.build(chosen, known, strict=not last)
             if code is not None:
                 return CudaCode(code.loops, code.parts, code.kernels, code.target, tuple(refused))
@@ -372,27 +342,6 @@ class CudaCompiler:
         }
 
 
-def _is_last_matrix(options: tuple[Ranked, ...], number: int) -> bool:
-    """Say whether a plan is the last one of its nest on matrix tiles."""
-    own, *after = (_on_matrices(r) for r in options[number : number + 2])
-    return own and not any(after)
-
-
-def _on_matrices(ranked: Ranked) -> bool:
-    return any(part.matrix is not None for part in ranked.candidate.parts)
-
-
-def _likely(choice: Choice) -> tuple[Part, ...]:
-    """Return the parts that a call may run: those on matrix tiles, and the best others."""
-    parts: list[Part] = []
-    for options in choice.ranked:
-        for ranked in options:
-            parts += ranked.candidate.parts
-            if all(part.matrix is None for part in ranked.candidate.parts):
-                break
-    return tuple(parts)
-
-
 def _text(
     loops: Loops, kernels: list[Kernel], part: Part, classes: Classes
 ) -> KernelText | MatrixText:
@@ -410,93 +359,6 @@ def _text(
     return emit(loops, kernels[0], part.threads, classes)
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What the classes of a call guarantee."""
-
-    shape: ShapeClass
-    layout: Layout
-    extents: Mapping[str, int]
-    arrays: Arrays
-    device: Device
-    sizes: Mapping[str, int]
-
-    def classes(self, part: Part) -> Classes:
-        """Return what every launch of a part guarantees."""
-        if part.matrix is not None:
-            arrays = self.arrays
-            return matrix_classes(part, self.extents, arrays.strides, arrays.addresses, self.sizes)
-        return Classes(
-            self._arrays(),
-            self._multiples(part),
-            self._limits(part),
-            native_f8=_order(self.device.capability) >= (8, 9),
-        )
-
-    def key(self, part: Part) -> tuple[object, ...]:
-        """Return the classes as something that has equality and a text."""
-        known = self.classes(part)
-        arrays = tuple(
-            (name, tuple(sorted(a.strides.items())), a.alignment)
-            for name, a in known.arrays.items()
-        )
-        multiples = tuple(sorted(known.multiples.items()))
-        return arrays, multiples, tuple(sorted(known.limits.items())), known.native_f8
-
-    def _arrays(self) -> dict[str, ArrayClass]:
-        return {
-            name: ArrayClass(self._run(name, strides), self.layout.alignment[name])
-            for name, strides in self.arrays.strides.items()
-        }
-
-    def _run(self, name: str, strides: Mapping[str, int]) -> dict[str, int]:
-        """Return the strides that are the same in every call: of axes whose run is unbroken."""
-        unit = self.layout.unit[name]
-        if unit is None:
-            return {}
-        known = {unit: 1}
-        if unit not in self.shape.exact:
-            return known
-        inner = self.extents[unit]
-        for axis in reversed([a for a in strides if a != unit]):
-            if strides[axis] != inner:
-                break
-            known[axis] = inner
-            if axis not in self.shape.exact:
-                break
-            inner *= self.extents[axis]
-        return known
-
-    def _multiples(self, part: Part) -> dict[str, int]:
-        multiples = {axis: self.extents[axis] for axis in self.shape.exact}
-        classed = dict(self.shape.extents)
-        for spread in part.threads.spreads:
-            axis = spread.axis
-            if axis in multiples or axis not in classed or classed[axis] <= SHORT_CLASS:
-                continue
-            extent = self.extents[axis]
-            for divisor in (spread.extent, spread.width):
-                if divisor > 1 and extent % divisor == 0 and extent > 0:
-                    multiples[axis] = divisor
-                    break
-        return multiples
-
-    def _limits(self, part: Part) -> dict[str, int]:
-        limits = dict(part.plan.limits)
-        limits |= {axis: self.extents[axis] for axis in self.shape.exact}
-        tiles = dict(part.plan.tiles)
-        for axis, extent in self.shape.extents:
-            if axis in limits:
-                continue
-            if axis in tiles and extent <= tiles[axis]:
-                limits[axis] = tiles[axis]
-            elif extent <= SHORT_INDEX:
-                limits[axis] = SHORT_INDEX
-            elif extent <= LONG_INDEX:
-                limits[axis] = LONG_INDEX
-        return limits
-
-
 def _unit(strides: Mapping[str, int], extents: Mapping[str, int]) -> str | None:
     """Return the axis along which neighbours are adjacent; the last one where there is a choice."""
     # A small array is not worth code of its own where the last axis has one element.
@@ -506,11 +368,6 @@ def _unit(strides: Mapping[str, int], extents: Mapping[str, int]) -> str | None:
         return fitting[-1]
     alone = [a for a, step in strides.items() if extents[a] == 1]
     return alone[-1] if alone and all(extents[a] == 1 for a in strides) else None
-
-
-def _order(capability: str) -> tuple[int, int]:
-    major, minor = capability.split(".")
-    return int(major), int(minor)
 
 
 def cuda_versions() -> tuple[str, ...]:

@@ -1,0 +1,125 @@
+"""What the class of a call guarantees of arrays and extents: what code may rely on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from redlang.codegen.cuda.kernel_text import ArrayClass, Classes
+from redlang.runtime.matrix_calls import matrix_classes
+from redlang.schedule.candidates import Part
+from redlang.schedule.device import Device
+from redlang.schedule.facts import Layout
+from redlang.schedule.search import (
+    SHORT_CLASS,
+    ShapeClass,
+)
+
+SHORT_INDEX = 1 << 16
+LONG_INDEX = 1 << 31
+"""Bounds on swept extents that generated code may rely on: 16-bit and 31-bit indices."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrays:
+    """Where the arrays of a call are, as far as code depends on it.
+
+    Attributes:
+        strides: Elements between neighbours along each axis, by array (parameters, `result.<i>`).
+        addresses: The lowest bits of each address: its offset from a multiple of 16 bytes.
+    """
+
+    strides: Mapping[str, Mapping[str, int]]
+    addresses: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the classes of a call guarantee."""
+
+    shape: ShapeClass
+    layout: Layout
+    extents: Mapping[str, int]
+    arrays: Arrays
+    device: Device
+    sizes: Mapping[str, int]
+
+    def classes(self, part: Part) -> Classes:
+        """Return what every launch of a part guarantees."""
+        if part.matrix is not None:
+            arrays = self.arrays
+            return matrix_classes(part, self.extents, arrays.strides, arrays.addresses, self.sizes)
+        return Classes(
+            self._arrays(),
+            self._multiples(part),
+            self._limits(part),
+            native_f8=_order(self.device.capability) >= (8, 9),
+        )
+
+    def key(self, part: Part) -> tuple[object, ...]:
+        """Return the classes as something that has equality and a text."""
+        known = self.classes(part)
+        arrays = tuple(
+            (name, tuple(sorted(a.strides.items())), a.alignment)
+            for name, a in known.arrays.items()
+        )
+        multiples = tuple(sorted(known.multiples.items()))
+        return arrays, multiples, tuple(sorted(known.limits.items())), known.native_f8
+
+    def _arrays(self) -> dict[str, ArrayClass]:
+        return {
+            name: ArrayClass(self._run(name, strides), self.layout.alignment[name])
+            for name, strides in self.arrays.strides.items()
+        }
+
+    def _run(self, name: str, strides: Mapping[str, int]) -> dict[str, int]:
+        """Return the strides that are the same in every call: of axes whose run is unbroken."""
+        unit = self.layout.unit[name]
+        if unit is None:
+            return {}
+        known = {unit: 1}
+        if unit not in self.shape.exact:
+            return known
+        inner = self.extents[unit]
+        for axis in reversed([a for a in strides if a != unit]):
+            if strides[axis] != inner:
+                break
+            known[axis] = inner
+            if axis not in self.shape.exact:
+                break
+            inner *= self.extents[axis]
+        return known
+
+    def _multiples(self, part: Part) -> dict[str, int]:
+        multiples = {axis: self.extents[axis] for axis in self.shape.exact}
+        classed = dict(self.shape.extents)
+        for spread in part.threads.spreads:
+            axis = spread.axis
+            if axis in multiples or axis not in classed or classed[axis] <= SHORT_CLASS:
+                continue
+            extent = self.extents[axis]
+            for divisor in (spread.extent, spread.width):
+                if divisor > 1 and extent % divisor == 0 and extent > 0:
+                    multiples[axis] = divisor
+                    break
+        return multiples
+
+    def _limits(self, part: Part) -> dict[str, int]:
+        limits = dict(part.plan.limits)
+        limits |= {axis: self.extents[axis] for axis in self.shape.exact}
+        tiles = dict(part.plan.tiles)
+        for axis, extent in self.shape.extents:
+            if axis in limits:
+                continue
+            if axis in tiles and extent <= tiles[axis]:
+                limits[axis] = tiles[axis]
+            elif extent <= SHORT_INDEX:
+                limits[axis] = SHORT_INDEX
+            elif extent <= LONG_INDEX:
+                limits[axis] = LONG_INDEX
+        return limits
+
+
+def _order(capability: str) -> tuple[int, int]:
+    major, minor = capability.split(".")
+    return int(major), int(minor)
