@@ -18,9 +18,7 @@ STAGES = ("syntax", "program", "fuse", "plan", "loops", "cpu")
 
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("name", KERNELS)
-def test_stage_prints_as_before(name, stage, request, monkeypatch):
-    # A plan says how long it may take on this machine's threads.
-    monkeypatch.setenv("REDLANG_NUM_THREADS", "2")
+def test_stage_prints_as_before(name, stage, request):
     kernel = redlang.compile(CORPUS[name].text)
     text = kernel.source("cpu") if stage == "cpu" else kernel.explain(stage)
     path = HERE / name / f"{stage}.txt"
