@@ -74,7 +74,7 @@ def _results(
     if op == "prod" and reduce.types[0].dtype.kind == "float":
         mantissa, exponent = emitter.plain(name, "mantissa", operands, condition)
         return [Let(name, build.apply("ldexp", mantissa, exponent))]
-    refs = emitter.plain(name, op, operands, condition, k=reduce.k)
+    refs = emitter.plain(name, op, operands, condition, k=reduce.k, slots=reduce.new_axis)
     if op in ("argmax", "argmin"):
         return _positions(stage.names, refs[1], stage, emitter)
     if op == "topk":

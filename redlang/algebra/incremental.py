@@ -89,6 +89,7 @@ class Emitter:
         *,
         types: Sequence[Type] | None = None,
         k: int | None = None,
+        slots: str | None = None,
         monoid: Monoid | None = None,
     ) -> tuple[Ref, ...]:
         """Return the states of a reduction that needs no transport.
@@ -100,11 +101,12 @@ class Emitter:
             condition: Elements that take part.
             types: The states' types, if they do not follow from the operand's.
             k: Slots of a top-k list.
+            slots: The axis that counts them in the end; a list has one.
             monoid: A user's monoid.
         """
         values = [self.pool.intern(v) for v in values]
         condition = canonical([condition], self.build, self.pool)
-        key = self._plain_key(op, values, condition, k, monoid)
+        key = (*self._plain_key(op, values, condition), k, slots, id(monoid))
         if key in self._plain:
             return self._plain[key]
         axes = self.free_axes([*values, *conjuncts(condition)])
@@ -132,15 +134,10 @@ class Emitter:
         return refs
 
     def _plain_key(
-        self,
-        op: str,
-        values: Sequence[Expr],
-        condition: Expr | None,
-        k: int | None = None,
-        monoid: Monoid | None = None,
+        self, op: str, values: Sequence[Expr], condition: Expr | None
     ) -> tuple[object, ...]:
         interned = tuple(id(self.pool.intern(value)) for value in values)
-        return (op, interned, id(canonical([condition], self.build, self.pool)), k, id(monoid))
+        return (op, interned, id(canonical([condition], self.build, self.pool)))
 
     def sum(self, phi: Phi, name: str) -> Expr:
         """Return the sum of phi as an expression over states.
@@ -314,7 +311,8 @@ class Emitter:
             hoisted = None
         if hoisted is not None:
             op = "max" if hoisted.rising else "min"
-            kept = self._plain.get(self._plain_key(op, [hoisted.element], reference.condition))
+            key = self._plain_key(op, [hoisted.element], reference.condition)
+            kept = self._plain.get((*key, None, None, id(None)))
             if kept is not None:
                 return kept[0], hoisted.psi
         (state,) = self.plain(name, "max", [reference.element], reference.condition)

@@ -97,3 +97,23 @@ def test_columns_weigh_each_factor_once():
     )
     x, g, s = np.array([[1, -2], [3, 0.5]]), np.array([[2.0, 3], [-1, 4]]), np.array([2.0, -1])
     gives(kernel, (x, g, s), s[:, None] * (x**3 @ g**2), rtol=1e-14)
+
+
+def test_equal_lists_along_different_axes():
+    kernel = redlang.compile(
+        'def f(x: "l") -> ("t u", "u"):\n'
+        "    v, _ = topk[l:t](x, 2)\n"
+        "    w, p = topk[l:u](x, 2)\n"
+        "    return v - w, p"
+    )
+    gives(kernel, (f32(1, 5, 3),), (np.array([[0, 2], [-2, 0]], np.float32), ints(1, 2)))
+
+
+def test_a_minimum_of_infinity_times_nothing_is_not_finite():
+    kernel = redlang.compile(
+        'def f(x: "i l", y: "i l") -> ("i", "i"):\n'
+        "    r = mean[l](x - y)\n"
+        "    return r, min[l](abs(y) * rsqrt(r * r + 1))"
+    )
+    x, y = np.array([[-2.0, -1], [3, 4]]), np.array([[-np.inf, -0.011], [1, 2]])
+    gives(kernel, (x, y), (np.array([np.inf, 2]), np.array([np.nan, 5**-0.5])), kinds=False)
