@@ -4,12 +4,12 @@ import pickle
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import redlang
 from redlang import std
+from tests.with_torch import torch
 
 f32 = np.float32
 RNG = np.random.default_rng(5)
