@@ -403,6 +403,7 @@ def compile(
 
     Raises:
         KernelSyntaxError: The text is no kernel.
+        TypeError: It is not text.
         ValueError: An option has a value that it does not take.
 
         >>> import numpy as np
@@ -410,6 +411,11 @@ def compile(
         >>> total(np.ones((2, 3), np.float32))
         array([3., 3.], dtype=float32)
     """
+    if not isinstance(text, str):
+        raise TypeError(
+            f"redlang.compile takes the text of a definition, not {text!r}; "
+            "put @redlang.kernel above a function"
+        )
     source, syntax, written = pipeline.read_text(text)
     definition = Definition(syntax.name, source, names=names, syntax=syntax)
     return Kernel(definition, options=replace(Options(fuse, contract, rounding, tune), **written))

@@ -560,6 +560,14 @@ def test_a_text_that_is_no_kernel_is_refused_at_once(text):
         redlang.compile(text)
 
 
+@pytest.mark.parametrize(
+    "value", [None, b"def f(): return 1", lambda: 1], ids=["none", "bytes", "f"]
+)
+def test_only_text_is_compiled(value):
+    with pytest.raises(TypeError, match="takes the text of a definition"):
+        redlang.compile(value)
+
+
 def test_the_reference_is_unfused_and_in_double():
     @redlang.kernel
     def variance(x: "m n") -> "m":

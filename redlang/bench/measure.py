@@ -1,8 +1,8 @@
 """Time, error and the table.
 
-All ways to one result take turns, so that a busy moment of the machine falls on each of them. A turn
-is two calls, the second counts: threads of the way before, which wait busily for a while, and pages
-that it gave back are nobody else's cost. The median counts and the spread is shown beside it.
+All ways to one result take turns, so that a busy moment of the machine falls on each of them. A
+turn is two calls, the second counts: threads of the way before, which wait busily for a while, and
+pages that it gave back are nobody else's cost. The median counts, the spread is shown beside it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An explanation as HTML: headings, verdicts in colour, formulas typeset, the plan as a picture.
+"""An explanation as HTML: headings, verdicts in colour, formulas typeset, the plan in pictures.
 
 Works on the sections' text, which is the one thing that is promised to a reader; what is not
 recognised is shown as it stands. Colours keep their contrast in light and dark themes.
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from redlang.explanation import Explanation
 from redlang.notebook.formulas import to_latex
-from redlang.notebook.picture import picture
+from redlang.notebook.picture import passes, roofline
 
 TITLES = {
     "syntax": "As written",
@@ -51,8 +51,8 @@ def _section(name: str, text: str) -> Iterator[str]:
     if name == "fuse":
         yield from _verdicts(text)
         return
-    if name == "plan" and (drawn := picture(text)):
-        yield drawn
+    if name == "plan":
+        yield from (f"<div>{drawn}</div>" for drawn in (passes(text), roofline(text)) if drawn)
     yield f"<pre>{html.escape(text)}</pre>"
 
 

@@ -1,41 +1,94 @@
-"""The plan as a picture: what each pass reads, against reading everything once.
+"""A plan as pictures: its passes over the data, and its times under the roof.
 
-The dashed line is the least that any kernel does: each input read once, each result written once. A
-bar that ends at it has nothing left to win from memory.
+The first has a bar for each sweep; pale ones read a copy that is still on the chip. The second has
+a bar for what each resource takes and for the whole; the dashed line is the roof, the slowest of
+them, and what lies beyond it is not explained by bytes and operations.
 """
 
 from __future__ import annotations
 
 import html
 import re
+from collections.abc import Sequence
 
-WIDTH, ROW = 420, 22
+WIDTH, LABEL, ROW = 210, 260, 22
+"""Pixels: the longest bar, the room for words beside it, and the height of a line."""
+
+UNITS = {"µs": 1.0, "ms": 1e3, "s": 1e6}
+TIME = r"([\d.e+-]+) (µs|ms|s)\b"
+
+Bar = tuple[float, str, float]
+"""Share of the full width, words, opacity."""
 
 
-def picture(plan: str) -> str:
-    """Return an SVG of the sweeps of a plan's text; empty where it names none."""
-    kernels = re.split(r"^(?=kernel \d+: )", plan, flags=re.MULTILINE)[1:]
-    rows: list[tuple[str, str, bool]] = []
-    for kernel in kernels:
-        on_chip = "resident" in kernel
+def passes(plan: str) -> str:
+    """Return an SVG of the sweeps in a plan's text; empty where it names none."""
+    bars: list[Bar] = []
+    for kernel in re.split(r"^(?=(?:kernel|nest) \d+: )", plan, flags=re.MULTILINE)[1:]:
+        on_chip = re.search(r"^ +(resident|registers) ", kernel, re.MULTILINE) is not None
         sweeps = re.findall(r"^ +sweep \d+ +over ([^:]+): (.+)$", kernel, re.MULTILINE)
         for number, (axes, stages) in enumerate(sweeps):
-            rows.append((axes, stages, on_chip and number > 0))
-    if not rows:
+            cached = on_chip and number > 0
+            words = f"over {axes}: {stages}" + (" (on the chip)" if cached else "")
+            bars.append((1.0, words, 0.25 if cached else 0.8))
+    return _chart("Passes over the data; pale ones read a copy that is still on the chip", bars)
+
+
+def roofline(plan: str) -> str:
+    """Return an SVG of the times in a plan's text; empty where it predicts none."""
+    times = _times(plan)
+    if not times:
         return ""
-    height = ROW * len(rows) + 8
-    parts = [
-        f"<svg viewBox='0 0 {WIDTH + 260} {height}' width='{WIDTH + 260}' height='{height}' "
-        "role='img' font-family='sans-serif' font-size='12' fill='currentColor'>",
-        "<title>Passes over the data; pale ones read a copy that is still in the cache</title>",
+    longest = max(time for _, time, _ in times) or 1.0
+    bars = [
+        (time / longest, f"{name} {time:.3g} µs", 0.8 if whole else 0.4)
+        for name, time, whole in times
     ]
-    for number, (axes, stages, cached) in enumerate(rows):
+    roof = max((share for share, _, opacity in bars if opacity < 0.8), default=1.0)
+    return _chart("Times under the roof, the dashed line", bars, roof)
+
+
+def _times(plan: str) -> list[tuple[str, float, bool]]:
+    """Return names and microseconds, and whether they are of the whole, in the order printed."""
+    found: list[tuple[str, float, bool]] = []
+    for line in plan.splitlines():
+        if parts := re.search(rf"\(arithmetic {TIME}, memory {TIME}\)", line):
+            found.append(("arithmetic", _microseconds(*parts.groups()[:2]), False))
+            found.append(("memory", _microseconds(*parts.groups()[2:]), False))
+        if parts := re.search(rf"roofline +{TIME} by ([^;]+);", line):
+            found.append((parts[3], _microseconds(parts[1], parts[2]), False))
+        if parts := re.search(rf"predicted (?:about )?{TIME}(?=.*limited by)", line):
+            found.append(("predicted", _microseconds(parts[1], parts[2]), True))
+        if parts := re.match(rf"measured +{TIME} +fastest", line):
+            found.append(("measured", _microseconds(parts[1], parts[2]), True))
+    return found
+
+
+def _microseconds(number: str, unit: str) -> float:
+    return float(number) * UNITS[unit]
+
+
+def _chart(title: str, bars: Sequence[Bar], roof: float | None = None) -> str:
+    """Return bars with words beside them as SVG; empty without bars."""
+    if not bars:
+        return ""
+    width, height = WIDTH + 8 + LABEL, ROW * len(bars) + 8
+    parts = [
+        f"<svg viewBox='0 0 {width} {height}' width='{width}' height='{height}' "
+        "role='img' font-family='sans-serif' font-size='12' fill='currentColor'>",
+        f"<title>{html.escape(title)}</title>",
+    ]
+    for number, (share, words, opacity) in enumerate(bars):
         top = 4 + number * ROW
-        opacity = 0.25 if cached else 0.8
         parts.append(
-            f"<rect x='0' y='{top}' width='{WIDTH // 2}' height='{ROW - 6}' rx='3' "
-            f"fill='#2f81f7' fill-opacity='{opacity}'/>"
+            f"<rect x='0' y='{top}' width='{max(1.0, WIDTH * share):.1f}' height='{ROW - 6}' "
+            f"rx='3' fill='#2f81f7' fill-opacity='{opacity}'/>"
         )
-        what = f"over {axes}: {stages}" + (" (in the cache)" if cached else "")
-        parts.append(f"<text x='{WIDTH // 2 + 8}' y='{top + 12}'>{html.escape(what)}</text>")
+        parts.append(f"<text x='{WIDTH + 8}' y='{top + 12}'>{html.escape(words)}</text>")
+    if roof is not None:
+        x = f"{WIDTH * roof:.1f}"
+        parts.append(
+            f"<line x1='{x}' x2='{x}' y1='0' y2='{height}' stroke='currentColor' "
+            "stroke-dasharray='4 3'/>"
+        )
     return "".join([*parts, "</svg>"])

@@ -7,6 +7,7 @@ import redlang
 from redlang.notebook import define, load_ipython_extension
 from redlang.notebook.formulas import to_latex
 from redlang.notebook.page import page
+from redlang.notebook.picture import passes, roofline
 
 CELL = """
 def variance(x: "m n") -> "m":
@@ -58,6 +59,38 @@ def test_explanations_are_shown_as_html(shell):
 
 def test_plain_text_stays_text():
     assert page("a < b") == "<pre>a &lt; b</pre>"
+
+
+GPU_PLAN = """plan of f for m = 4096, n = 4096 on NVIDIA H200
+nest 0: on-chip, 17.0 µs predicted
+  registers n up to 4096
+  sweep 1   over n: max.1
+  sweep 2   over n: sum.1
+  roofline  15.6 µs by memory; predicted 17.0 µs, limited by memory
+"""
+
+
+def test_a_plan_is_drawn_with_its_passes_and_its_roof():
+    names: dict[str, Any] = {}
+    define(CELL, "<cell 4>", names, fuse="auto")
+    plan = str(names["deviation"].explain("plan"))
+    assert passes(plan).count("(on the chip)") == plan.count("  sweep ") - 1
+    assert "memory" in roofline(plan)
+    assert "predicted" in roofline(plan)
+    assert "stroke-dasharray" in roofline(plan)
+
+
+def test_a_plan_of_a_gpu_is_drawn_too():
+    assert passes(GPU_PLAN).count("on the chip)") == 1
+    drawn = roofline(GPU_PLAN)
+    assert "memory 15.6 µs" in drawn
+    assert "predicted 17 µs" in drawn
+    roof = 210 * 15.6 / 17
+    assert f"x1='{roof:.1f}'" in drawn
+
+
+def test_a_plan_without_sweeps_or_times_has_no_pictures():
+    assert passes("plan of f\n") == roofline("plan of f\n") == ""
 
 
 @pytest.mark.parametrize(
