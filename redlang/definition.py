@@ -50,7 +50,7 @@ class Definition:
         self.receiver_names: dict[str, object] = {}
         self._source = source
         self._function = function
-        self._names = names or {}
+        self._names = {} if names is None else names
         self._syntax = syntax
         self._scope: NamesScope | None = None
 

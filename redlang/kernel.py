@@ -67,7 +67,16 @@ class _Defined:
         if self.__module__ != "__main__" and _importable(self):
             return self.__qualname__
         state = (self.__module__, self.__qualname__, self.__doc__)
-        return _restored, (type(self), self._definition, self._options(), state)
+        # In two steps: the names that a text takes along may lead back to the object itself.
+        return _blank, (type(self),), (self._definition, self._options(), state)
+
+    def __setstate__(
+        self, state: tuple[Definition, dict[str, Any], tuple[str, str, str | None]]
+    ) -> None:
+        """Restore what was pickled by text."""
+        definition, options, names = state
+        self.__init__(definition, **options)  # type: ignore[misc]
+        self.__module__, self.__qualname__, self.__doc__ = names
 
     def _options(self) -> dict[str, Any]:
         return {}
@@ -80,15 +89,8 @@ def _importable(value: _Defined) -> bool:
     return found is value
 
 
-def _restored(
-    kind: type[Defined],
-    definition: Definition,
-    options: dict[str, Any],
-    state: tuple[str, str, str | None],
-) -> Defined:
-    value = kind(definition, **options)
-    value.__module__, value.__qualname__, value.__doc__ = state
-    return value
+def _blank(kind: type[Defined]) -> Defined:
+    return kind.__new__(kind)
 
 
 class CacheInfo(NamedTuple):

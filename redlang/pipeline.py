@@ -352,9 +352,9 @@ class Streams:
     def _machine(self) -> Machine:
         return self.kernel.machine
 
-    def examine(self, arguments: Mapping[str, object]) -> Call:
-        """Return what a call with these arguments would run on."""
-        return self._machine.caller.examine((), arguments)
+    def examine(self, arguments: Mapping[str, object], axis: str) -> Call:
+        """Return what a call with these arguments, a piece along an axis, would run on."""
+        return self._machine.caller.examine((), arguments, streamed=axis)
 
     def stream(self, program: Program, axis: str) -> Stream:
         """Return what a stream of a program, as resolved, runs.

@@ -422,6 +422,16 @@ def test_methods_read_their_object():
     np.testing.assert_array_equal(loud.tripled(X[0]), [0, 3, 6])
 
 
+def test_a_text_whose_names_lead_back_to_it_pickles():
+    names = {}
+    text = redlang.compile('def twice(x: "n") -> "n": return x * k', names=names)
+    names["k"] = text
+    names["x"] = text
+    assert pickle.loads(pickle.dumps(text)).text == text.text
+    names["k"] = 2
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(text))(X[0]), 2 * X[0])
+
+
 def test_kernels_pickle_by_name_and_by_text():
     assert pickle.loads(pickle.dumps(energy)) is energy
     for dumps in (pickle.dumps, cloudpickle.dumps):

@@ -25,7 +25,11 @@ Number = bool | int | float
 
 
 def bind_extents(
-    program: Program, shapes: Mapping[str, Sequence[int]], scalars: Mapping[str, Number]
+    program: Program,
+    shapes: Mapping[str, Sequence[int]],
+    scalars: Mapping[str, Number],
+    *,
+    streamed: str | None = None,
 ) -> dict[str, int]:
     """Return the extent of every axis.
 
@@ -33,6 +37,8 @@ def bind_extents(
         program: Declares the axes.
         shapes: The shape of every array parameter.
         scalars: The value of every scalar parameter and captured number.
+        streamed: An axis of which the arrays hold a piece only: its top-k lists are checked when
+            its whole extent is known, by `check_slots`.
 
     Raises:
         ArgumentError: A shape contradicts another, a literal or a declared extent; the message
@@ -60,10 +66,42 @@ def bind_extents(
         pending = left
     binding.solve()
     binding.check_least()
-    for definition in program.definitions:
-        if isinstance(definition.value, Reduce):
-            binding.check_slots(definition.value)
+    check_slots(program, binding.extents, origin=binding.origin, streamed=streamed)
     return binding.extents
+
+
+def check_slots(
+    program: Program,
+    extents: Mapping[str, int],
+    *,
+    origin: Mapping[str, str] | None = None,
+    streamed: str | None = None,
+) -> None:
+    """Refuse extents that are shorter than a top-k list along them.
+
+    Args:
+        program: Declares the reductions.
+        extents: The extent of every axis.
+        origin: The array that said so, for the message.
+        streamed: An axis whose reductions are passed over.
+
+    Raises:
+        ArgumentError: A list would be longer than what it is taken from.
+    """
+    for definition in program.definitions:
+        value = definition.value
+        if not isinstance(value, Reduce) or value.k is None or streamed in value.axes:
+            continue
+        size = prod(extents[axis] for axis in value.axes)
+        if value.k > size:
+            axes = ", ".join(value.axes)
+            source = (origin or {}).get(value.axes[0])
+            raise ArgumentError(
+                f"axis {axes} has {_count(size, 'element')}{f' in {source}' if source else ''}, "
+                f"and topk[{axes}] takes {value.k} of them",
+                hint="the k of topk must not pass the axis's size",
+                span=value.span,
+            )
 
 
 def whole_name(dim: Dim) -> str:
@@ -162,18 +200,6 @@ class _Binding:
                     hint=f"pass at least {_count(axis.least, 'element')}",
                     span=axis.span,
                 )
-
-    def check_slots(self, value: Reduce) -> None:
-        size = prod(self.extents[axis] for axis in value.axes)
-        if value.k is not None and value.k > size:
-            axes = ", ".join(value.axes)
-            origin = self.origin.get(value.axes[0])
-            raise ArgumentError(
-                f"axis {axes} has {_count(size, 'element')}{f' in {origin}' if origin else ''}, "
-                f"and topk[{axes}] takes {value.k} of them",
-                hint="the k of topk must not pass the axis's size",
-                span=value.span,
-            )
 
     def _define_or_check(self, param: ArrayParam, axis: str, length: int) -> None:
         known = self.extents.get(axis)

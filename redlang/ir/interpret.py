@@ -59,11 +59,16 @@ def interpret(
 
 
 def bind(
-    program: Program, arrays: Mapping[str, Array | Number], precision: Precision = "double"
+    program: Program,
+    arrays: Mapping[str, Array | Number],
+    precision: Precision = "double",
+    *,
+    streamed: str | None = None,
 ) -> Scope:
     """Return the scope in which the program's expressions are evaluated.
 
     Arrays are rounded to the parameters' storage types, scalars with an element type to theirs.
+    Of the axis `streamed` the arrays hold a piece only.
     """
     given: dict[str, Array] = {}
     scalars: dict[str, Number] = {}
@@ -77,7 +82,7 @@ def bind(
         else:
             scalars[param.name] = _scalar(param, value)
     shapes = {name: array.shape for name, array in given.items()}
-    extents = bind_extents(program, shapes, scalars)
+    extents = bind_extents(program, shapes, scalars, streamed=streamed)
     views = {name: view(program.array(name).dims, array, extents) for name, array in given.items()}
     return Scope(
         precision=precision,

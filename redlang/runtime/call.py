@@ -50,11 +50,11 @@ class Call:
         """Return scalars and captured numbers by name."""
         return {name: v for name, v in self.values.items() if name not in self.arguments}
 
-    def extents(self) -> dict[str, int]:
-        """Return the extent of every axis in this call.
+    def extents(self, streamed: str | None = None) -> dict[str, int]:
+        """Return the extent of every axis in this call, which may hold a piece of one only.
 
         Raises:
             ArgumentError: The shapes contradict each other or the text.
         """
         shapes = {name: tuple(a.memory.shape) for name, a in self.arguments.items()}
-        return bind_extents(self.program, shapes, self.scalars)
+        return bind_extents(self.program, shapes, self.scalars, streamed=streamed)

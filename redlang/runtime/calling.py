@@ -67,8 +67,19 @@ class Caller:
             self.resolve()
         self._bind(self._bound)
 
-    def examine(self, args: Sequence[object], keywords: Mapping[str, object]) -> Call:
+    def examine(
+        self,
+        args: Sequence[object],
+        keywords: Mapping[str, object],
+        *,
+        streamed: str | None = None,
+    ) -> Call:
         """Return what a call with these arguments would run on.
+
+        Args:
+            args: As in a call.
+            keywords: As in a call.
+            streamed: An axis of which the arrays hold a piece only.
 
         Raises:
             RedlangError: The arguments do not fit, or the kernel has mistakes.
@@ -77,9 +88,10 @@ class Caller:
             values, out, receiver = self._arguments(args, keywords)
             self._set_receiver(receiver)
             if self._bound.provisional:
-                self._settle(self._look(self._bound, tuple(map(_native, values)), None))
+                look = self._look(self._bound, tuple(map(_native, values)), None, streamed)
+                self._settle(look)
                 values, out, receiver = self._arguments(args, keywords)
-            return self._look(self._bound, tuple(map(_native, values)), out)
+            return self._look(self._bound, tuple(map(_native, values)), out, streamed)
 
     def unbound(self, problem: str) -> ArgumentError:
         """Return the error for arguments that Python could not match with parameters."""
@@ -218,7 +230,9 @@ class Caller:
 
         return launch
 
-    def _look(self, bound: _Bound, values: Values, out: object) -> Call:
+    def _look(
+        self, bound: _Bound, values: Values, out: object, streamed: str | None = None
+    ) -> Call:
         """Check arguments and resolve the program for them."""
         parameters = self.declared.parameters
         named = {p.name: v for p, v in zip(parameters, values, strict=False)}
@@ -230,7 +244,7 @@ class Caller:
             numbers = dict(zip(captured, values[len(parameters) :], strict=False))
             call = Call(resolution, {**named, **numbers}, arguments, results)
             if len(numbers) == len(captured):
-                extents = call.extents()
+                extents = call.extents(streamed)
                 check_results(call, extents, isinstance(out, tuple | list), out is not None)
         except (ArgumentError, DTypeError) as error:
             if error.source is not None:

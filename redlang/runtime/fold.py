@@ -1,9 +1,14 @@
-"""Streams: the incremental form of a sweep as an object that data arrives at in pieces.
+"""Streams: the incremental form of a kernel as an object that data arrives at in pieces.
 
-A `Fold` holds the states of one sweep. Each update makes the states of its chunk from the empty
-ones and merges them with what it has, so the order of arrival matters only where an index, a tie or
-a monoid that does not commute says so, and there the chunk's offset decides. A pickled fold takes
-its sweep along: where it arrives, nothing is derived again.
+A `Fold` holds the states of the sweeps over one axis. Each update makes the states of its chunk
+from the empty ones and merges them with what it has, so the order of arrival matters only where an
+index, a tie or a monoid that does not commute says so, and there the chunk's offset decides. A
+pickled fold takes its sweeps along: where it arrives, nothing is derived again.
+
+The states are NumPy arrays and the sweeps are run by their interpreter, not by compiled kernels:
+those keep their states in a layout of the plan's own, know no places in a longer axis, and have no
+entry from which states come back. A chunk costs a few NumPy operations an element; what is in
+memory already is better handed to the kernel.
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ import numpy as np
 
 from redlang.errors import ArgumentError
 from redlang.ir.evaluate import Scope
+from redlang.ir.extents import check_slots
 from redlang.ir.incremental import Each, Partial
 from redlang.ir.interpret import bind, results
 from redlang.ir.numerics import Array
@@ -28,7 +34,7 @@ from redlang.ir.tiles import Tile
 from redlang.runtime.call import Call
 from redlang.runtime.interop import CUPY, NUMPY, TORCH
 from redlang.runtime.memory import AnyArray
-from redlang.runtime.stream import Stream, reachable, step_expressions
+from redlang.runtime.stream import Stream, element_expressions, reachable
 
 STEP_ELEMENTS = 1 << 18
 """Elements of the widest value in one step: many enough to hide Python, few enough for a cache."""
@@ -36,14 +42,15 @@ STEP_ELEMENTS = 1 << 18
 ENDLESS = 1 << 62
 """The extent of a streamed axis whose size nobody has said."""
 
-States: TypeAlias = Mapping[str, Tile]
+States: TypeAlias = tuple[Mapping[str, Tile], ...]
+"""The states of each sweep over the axis."""
 
 
 class Source(Protocol):
     """What a fold asks of its kernel."""
 
-    def examine(self, arguments: Mapping[str, object]) -> Call:
-        """Return what a call with these arguments would run on."""
+    def examine(self, arguments: Mapping[str, object], axis: str) -> Call:
+        """Return what a call with these arguments, a piece along an axis, would run on."""
 
     def stream(self, program: Program, axis: str) -> Stream:
         """Return what a stream of a program, as resolved, runs."""
@@ -73,6 +80,10 @@ class _Piece:
     first: int
     last: int
     states: States
+
+    def overlaps(self, other: _Piece) -> bool:
+        """Tell whether the two have an element in common."""
+        return max(self.first, other.first) < min(self.last, other.last)
 
 
 class Fold:
@@ -120,7 +131,7 @@ class Fold:
         call = self._examine(arrays, named)
         made = self._stream
         assert made is not None
-        chunk = bind(made.program, self._values(call), "declared")
+        chunk = bind(made.program, self._values(call), "declared", streamed=self.axis)
         length = chunk.extents[self.axis]
         first = self._next if offset is None else offset
         self._check_place(first, length)
@@ -167,9 +178,7 @@ class Fold:
         if joint._scope is None:
             joint._scope, joint._home = other._scope, other._home
         for piece in other._pieces:
-            if joint._stream.placed and any(
-                piece.first < mine.last and mine.first < piece.last for mine in joint._pieces
-            ):
+            if joint._stream.placed and any(map(piece.overlaps, joint._pieces)):
                 raise ArgumentError(
                     f"both folds hold elements {piece.first} to {piece.last - 1} of {self.axis}",
                     hint="give update the offset= of each chunk",
@@ -183,7 +192,7 @@ class Fold:
         """Return the kernel's results for all elements seen; more may follow.
 
         Raises:
-            ArgumentError: Nothing has been folded yet.
+            ArgumentError: Nothing has been folded yet, or fewer elements than a top-k list takes.
         """
         if self._scope is None or self._stream is None:
             raise ArgumentError(
@@ -192,10 +201,17 @@ class Fold:
             )
         made = self._stream
         extent = self.count if self._size is None else self._size
-        scope = replace(self._scope, extents={**self._scope.extents, self.axis: extent})
-        scope = scope.with_values(finish(made.sweep, self._joined(scope), scope))
+        extents = {**self._scope.extents, self.axis: extent}
+        check_slots(made.program, extents)
+        scope = self._define(
+            made, replace(self._scope, extents=extents, values={}), made.constants()
+        )
+        for sweep, states in zip(made.own, self._joined(scope), strict=True):
+            reads = reachable(made.program, [let.value for let in sweep.finish], made.stages)
+            scope = self._define(made, scope, reads)
+            scope = scope.with_values(finish(sweep, states, scope))
         roots = [r.value for r in made.program.results]
-        scope = self._define(made, scope, reachable(made.program, roots, made.sweep.stages))
+        scope = self._define(made, scope, reachable(made.program, roots, made.stages))
         arrays = tuple(self._at_home(x) for x in results(made.program, scope))
         return arrays[0] if len(arrays) == 1 else arrays
 
@@ -211,7 +227,7 @@ class Fold:
                 hint=f"what does not vary with {self.axis} is given by name",
             )
         given = {**dict(zip(varying, arrays, strict=False)), **named}
-        call = self._kernel.examine({**self._constants, **given})
+        call = self._kernel.examine({**self._constants, **given}, self.axis)
         self._constants |= {n: v for n, v in named.items() if n not in varying}
         if self._resolved is None:
             self._resolved = call.program
@@ -244,48 +260,51 @@ class Fold:
             raise ArgumentError(
                 f"this chunk reaches to {first + length}, and size= says {self._size}"
             )
+        chunk = _Piece(first, first + length, ())
         for piece in self._pieces if made.placed else ():
-            if first < piece.last and piece.first < first + length:
+            if chunk.overlaps(piece):
                 raise ArgumentError(
                     f"elements {max(first, piece.first)} to {min(first + length, piece.last) - 1} "
                     f"of {self.axis} have been folded already"
                 )
 
     def _fixed(self, chunk: Scope, made: Stream) -> Scope:
-        """Return the scope of everything that does not vary with the axis."""
+        """Return the scope of everything that does not vary with the axis, reductions too."""
         arrays = {n: a for n, a in chunk.arrays.items() if n not in made.varying}
         extent = ENDLESS if self._size is None else self._size
         pointwise = {
             d.names[0]: d.value for d in made.program.definitions if not isinstance(d.value, Reduce)
         }
         extents = {**chunk.extents, self.axis: extent}
-        return replace(chunk, arrays=arrays, extents=extents, pointwise=pointwise)
+        scope = replace(chunk, arrays=arrays, extents=extents, pointwise=pointwise)
+        return self._define(made, scope, made.constants())
 
     def _others(self, scope: Scope) -> str:
         return ", ".join(f"{a} = {n}" for a, n in scope.extents.items() if a != self.axis)
 
     def _run(self, made: Stream, scope: Scope, first: int, length: int) -> States:
         """Return the states of a chunk, step by step along the axis."""
-        roots = [e for step in made.sweep.update for e in step_expressions(step)]
-        needed = reachable(made.program, roots, made.sweep.stages)
-        states: States = initial_states(made.sweep, scope)
+        roots = [e for sweep in made.own for e in element_expressions(sweep)]
+        needed = reachable(made.program, roots, made.stages)
+        states: States = tuple(initial_states(sweep, scope) for sweep in made.own)
         step = self._step(made, scope)
         for start in range(first, first + length, step):
             stop = min(start + step, first + length)
-            inner = scope.with_windows({self.axis: (start, stop)})
-            states = update(made.sweep, states, self._define(made, inner, needed))
+            inner = self._define(made, scope.with_windows({self.axis: (start, stop)}), needed)
+            states = tuple(
+                update(sweep, part, inner) for sweep, part in zip(made.own, states, strict=True)
+            )
         return states
 
     def _step(self, made: Stream, scope: Scope) -> int:
-        types = [s.value.type.axes for s in made.sweep.update if isinstance(s, Each)]
-        types += [
-            v.type.axes for s in made.sweep.update if isinstance(s, Partial) for v in s.values
-        ]
+        steps = [step for sweep in made.own for step in sweep.update]
+        types = [s.value.type.axes for s in steps if isinstance(s, Each)]
+        types += [v.type.axes for s in steps if isinstance(s, Partial) for v in s.values]
         widths = [prod(scope.extents[a] for a in axes if a != self.axis) for axes in types]
         return max(1, STEP_ELEMENTS // max([1, *widths]))
 
     def _define(self, made: Stream, scope: Scope, needed: set[str]) -> Scope:
-        """Evaluate the needed reductions that are not of the streamed sweep, in order."""
+        """Evaluate the needed reductions that are not of the streamed sweeps, in order."""
         by_stage = {stage: sweep for sweep in made.sweeps for stage in sweep.stages}
         for definition in made.program.definitions:
             value = definition.value
@@ -307,27 +326,33 @@ class Fold:
         assert self._scope is not None
         if not self._stream.placed and self._pieces:
             (mine,) = self._pieces
-            joined = merge(self._stream.sweep, mine.states, piece.states, self._scope)
+            joined = self._merged(mine.states, piece.states, self._scope)
             self._pieces = [_Piece(0, 0, joined)]
             return
-        pieces = sorted([*self._pieces, piece], key=lambda p: (p.first, p.last))
+        # A piece without elements has no place; one is kept where there is no other.
+        filled = [p for p in (*self._pieces, piece) if p.first < p.last]
+        pieces = sorted(filled or [piece], key=lambda p: p.first)
         done: list[_Piece] = []
         for item in pieces:
             if done and done[-1].last == item.first:
                 last = done.pop()
-                states = merge(self._stream.sweep, last.states, item.states, self._scope)
+                states = self._merged(last.states, item.states, self._scope)
                 done.append(_Piece(last.first, item.last, states))
             else:
                 done.append(item)
         self._pieces = done
 
     def _joined(self, scope: Scope) -> States:
-        assert self._stream is not None
         first, *rest = self._pieces
         states = first.states
         for piece in rest:
-            states = merge(self._stream.sweep, states, piece.states, scope)
+            states = self._merged(states, piece.states, scope)
         return states
+
+    def _merged(self, left: States, right: States, scope: Scope) -> States:
+        assert self._stream is not None
+        sides = zip(self._stream.own, left, right, strict=True)
+        return tuple(merge(sweep, a, b, scope) for sweep, a, b in sides)
 
     def _at_home(self, array: Array) -> AnyArray:
         """Return a result as the kind of array that the first chunk was."""

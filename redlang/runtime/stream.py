@@ -1,7 +1,7 @@
-"""What a stream runs: the one sweep over the streamed axis, and what may stand around it.
+"""What a stream runs: the sweeps over the streamed axis, and what may stand around them.
 
-A kernel can be a stream along an axis if one sweep takes all of its elements in, each read at its
-own place, and nothing asks for them again.
+A kernel can be a stream along an axis if its sweeps take all elements in at once, each read at its
+own place, none waits for the result of another, and nothing asks for the elements again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from redlang.errors import ArgumentError, FusionError
 from redlang.ir import walk
 from redlang.ir.incremental import Combine, Each, Let, Partial, Sweep
-from redlang.ir.program import ArrayParam, Expr, Index, Load, Program, Size
+from redlang.ir.program import ArrayParam, Expr, Index, Load, Program, Reduce, Size
 
 ORDERED = frozenset({"argmax", "argmin", "topk", "monoid"})
 """Reductions whose result depends on which elements come first."""
@@ -25,13 +25,13 @@ class Stream:
     Attributes:
         program: The program that the sweeps belong to.
         sweeps: All its sweeps.
-        sweep: The one over the streamed axis.
+        own: Those over the streamed axis, in order; none of them reads what another one finishes.
         axis: The streamed axis.
     """
 
     program: Program
     sweeps: tuple[Sweep, ...]
-    sweep: Sweep
+    own: tuple[Sweep, ...]
     axis: str
 
     @property
@@ -42,20 +42,38 @@ class Stream:
 
     def element_expressions(self) -> Iterator[Expr]:
         """Yield what is evaluated for elements, through definitions that vary with nothing else."""
-        roots = [e for step in self.sweep.update for e in step_expressions(step)]
+        roots = [e for sweep in self.own for e in element_expressions(sweep)]
         yield from roots
-        for name in reachable(self.program, roots, self.sweep.stages):
+        for name in reachable(self.program, roots, self.stages):
             for definition in self.program.definitions:
                 if name in definition.names:
                     yield from walk.expressions(definition.value)
 
     @property
+    def stages(self) -> tuple[str, ...]:
+        """What the sweeps over the axis finish."""
+        return tuple(stage for sweep in self.own for stage in sweep.stages)
+
+    @property
     def placed(self) -> bool:
         """Whether the result depends on where in the axis an element stands."""
-        steps = (*self.sweep.update, *self.sweep.merge)
+        steps = [step for sweep in self.own for step in (*sweep.update, *sweep.merge)]
         if any(isinstance(s, Partial | Combine) and s.op in ORDERED for s in steps):
             return True
         return any(map(self._reads_index, self.element_expressions()))
+
+    def constants(self) -> set[str]:
+        """Return the reductions that the sweeps read and that do not wait for an element."""
+        roots = [let.value for sweep in self.own for let in sweep.finish]
+        roots += [e for sweep in self.own for e in element_expressions(sweep)]
+        values = {name: d.value for d in self.program.definitions for name in d.names}
+        return {
+            name
+            for name in reachable(self.program, roots, self.stages)
+            if isinstance(value := values[name], Reduce)
+            and not any(self.axis in type_.axes for type_ in value.types)
+            and not reachable(self.program, list(walk.expressions(value)), ()) & set(self.stages)
+        }
 
     def needs_size(self) -> bool:
         """Tell whether an element's value depends on the extent of the axis."""
@@ -86,14 +104,11 @@ def stream(program: Program, sweeps: tuple[Sweep, ...], axis: str) -> Stream:
     over = [sweep for sweep in sweeps if axis in sweep.axes]
     if not over:
         raise FusionError(f"{program.name} does not reduce {axis}", hint="fold a reduced axis")
-    if len(over) > 1:
-        first, second = over[0].stages[0], over[1].stages[0]
-        raise FusionError(
-            f"{program.name} passes over {axis} {len(over)} times: {second} needs {first} first",
-            hint=f"explain('fuse') says why {second} cannot share the sweep",
-        )
+    _check_independent(program, over, axis)
+    _check_order(program, over, axis)
     later = [r.value for r in program.results]
-    reads = reachable(program, later, over[0].stages)
+    later += [let.value for sweep in over for let in sweep.finish]
+    reads = reachable(program, later, [stage for sweep in over for stage in sweep.stages])
     definitions = [d for d in program.definitions if reads & set(d.names)]
     later += [e for d in definitions for e in walk.expressions(d.value)]
     for expr in later:
@@ -102,10 +117,37 @@ def stream(program: Program, sweeps: tuple[Sweep, ...], axis: str) -> Stream:
                 f"{program.name} needs the elements of {axis} again after it is reduced",
                 hint="a stream keeps no elements: return what is left after the reduction",
             )
-    made = Stream(program, sweeps, over[0], axis)
+    made = Stream(program, sweeps, tuple(over), axis)
     for expr in (*made.element_expressions(), *later):
         _check_loads(made, expr)
     return made
+
+
+def _check_independent(program: Program, over: Sequence[Sweep], axis: str) -> None:
+    """No element of a sweep over the axis may need what another one finishes."""
+    for sweep in over:
+        others = [stage for other in over if other is not sweep for stage in other.stages]
+        read = reachable(program, element_expressions(sweep), sweep.stages)
+        first = next((stage for stage in others if stage in read), None)
+        if first is not None:
+            second = sweep.stages[0]
+            raise FusionError(
+                f"{program.name} needs a second pass over {axis}: {second} needs {first} first",
+                hint=f"explain('fuse') says why {second} cannot share the sweep",
+            )
+
+
+def _check_order(program: Program, over: Sequence[Sweep], axis: str) -> None:
+    """Where the order of elements matters, a piece of the axis must be a range of that order."""
+    for sweep in over:
+        ordered = any(isinstance(s, Partial) and s.op in ORDERED for s in sweep.update)
+        if ordered and sweep.axes[0] != axis:
+            axes = ", ".join(sweep.axes)
+            raise FusionError(
+                f"{program.name} takes {sweep.stages[0]} in the order of {axes}, of which pieces "
+                f"along {axis} are no ranges",
+                hint=f"fold along {sweep.axes[0]}",
+            )
 
 
 def _check_loads(made: Stream, expr: Expr) -> None:
@@ -119,6 +161,12 @@ def _check_loads(made: Stream, expr: Expr) -> None:
                     f"{made.program.name} reads {node.array} along {made.axis} at computed places",
                     hint="a stream has only the current chunk",
                 )
+
+
+def element_expressions(sweep: Sweep) -> list[Expr]:
+    """Return what a sweep evaluates before it finishes."""
+    steps = (*sweep.update, *sweep.merge)
+    return [expr for step in steps for expr in step_expressions(step)]
 
 
 def step_expressions(step: object) -> tuple[Expr, ...]:

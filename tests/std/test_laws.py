@@ -1,12 +1,11 @@
 """Every function of the library under `redlang.testing.check`: reference, masks, folding."""
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import redlang
 from redlang import std
-from redlang.testing import assert_agrees, check, inputs
+from redlang.testing import check
 
 KERNELS = {
     name: redlang.compile(
@@ -59,22 +58,19 @@ def quantize(x: "r (b l=8)") -> ("f8e4m3[r (b l)]", "f32[r b]"):
     return std.quantize[l](x)
 
 
-EXTENTS = {"attention": {"d": st.sampled_from((1, 3, 16)), "e": st.sampled_from((1, 5))}}
+EXTENTS = {
+    "attention": {"d": st.sampled_from((1, 3, 16)), "e": st.sampled_from((1, 5))},
+    "route": {"e": st.integers(2, 9)},
+}
 
 
 @pytest.mark.parametrize(
     "kernel",
-    [covariance, cross_entropy, attention, quantize],
+    [covariance, cross_entropy, attention, quantize, route],
     ids=lambda kernel: kernel.__name__,
 )
 def test_of_several_arrays(kernel):
     check(kernel, examples=12, extents=EXTENTS.get(kernel.__name__))
-
-
-@settings(max_examples=12, deadline=None)
-@given(inputs(route, extents={"e": st.integers(2, 9)}))
-def test_routing(arguments):
-    assert_agrees(route, arguments)
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f64"])
