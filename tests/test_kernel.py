@@ -423,7 +423,7 @@ def test_methods_read_their_object():
 
 
 def test_a_text_whose_names_lead_back_to_it_pickles():
-    names = {}
+    names: dict[str, object] = {}
     text = redlang.compile('def twice(x: "n") -> "n": return x * k', names=names)
     names["k"] = text
     names["x"] = text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from redlang.codegen.places import Places
-from redlang.codegen.scalars import converted, number, spell
+from redlang.codegen.scalars import arithmetic, converted, number, spell
 from redlang.ir import loops, walk
 from redlang.ir.program import Apply, Expr, Monoid, Ref
 from redlang.ir.types import BOOL, I64, DType
@@ -306,11 +306,11 @@ def combine(step: loops.Combine, to: Places) -> None:
             product = to.keep(f"{to.read(left[0])} * {to.read(right[0])}")
             to.write(names[1], f"{to.read(left[1])} + {to.read(right[1])} + exponent({product})")
             to.write(names[0], f"fraction({product})")
-        case "sum" | "count":
+        case "sum" | "count" | "prod":
             # In the order that the plan gives: this one is not free.
-            to.write(names[0], f"{to.read(left[0])} + {to.read(right[0])}")
-        case "prod":
-            to.write(names[0], f"{to.read(left[0])} * {to.read(right[0])}")
+            dtype = to.tree.types[names[0]].dtype
+            both = to.read(left[0]), to.read(right[0])
+            to.write(names[0], arithmetic("mul" if step.op == "prod" else "add", *both, dtype))
         case _:
             dtype = to.tree.types[names[0]].dtype
             to.write(names[0], joined(step.op, to.read(left[0]), to.read(right[0]), dtype))

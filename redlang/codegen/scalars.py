@@ -112,6 +112,11 @@ def converted(text: str, source: DType, target: DType) -> str:
     return text if source is target else f"to_{target.name}({text})"
 
 
+def arithmetic(op: str, left: str, right: str, dtype: DType) -> str:
+    """Return the text of `add`, `sub` or `mul` of two values of a compute type; int64 wraps."""
+    return _wrapping(op, left, right) if dtype is I64 else _plain(op, left, right)
+
+
 class _Spelling:
     """One walk over an expression; nodes that are used twice are named."""
 
@@ -166,9 +171,7 @@ class _Spelling:
             left, right = arguments
             shared = dtype if dtype is not BOOL else _common(left.type.dtype, right.type.dtype)
             texts = self.typed(left, shared), self.typed(right, shared)
-            return (
-                _wrapping(op, *texts) if _wraps(expr) else f"({texts[0]} {_INFIX[op]} {texts[1]})"
-            )
+            return _wrapping(op, *texts) if _wraps(expr) else f"({_plain(op, *texts)})"
         special = _SPECIAL.get(op)
         if special is not None:
             text = special(self, expr)
@@ -235,8 +238,16 @@ def _wraps(expr: Apply) -> bool:
 
 
 def _wrapping(op: str, left: str, right: str) -> str:
-    """Return the text of arithmetic of int64 that wraps."""
-    return f"to_i64(to_u64({left}) {_INFIX[op]} to_u64({right}))"
+    """Return the text of arithmetic of int64 that wraps.
+
+    Numba's own is free to assume that it does not: LLVM then drops tests that only a value that
+    has wrapped would pass.
+    """
+    return f"to_i64({_plain(op, f'to_u64({left})', f'to_u64({right})')})"
+
+
+def _plain(op: str, left: str, right: str) -> str:
+    return f"{left} {_INFIX[op]} {right}"
 
 
 def _common(left: DType, right: DType) -> DType:

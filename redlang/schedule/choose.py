@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from math import prod
 
 from redlang.ir import walk
-from redlang.ir.build import Builder
 from redlang.ir.incremental import Partial, Sweep
 from redlang.ir.loops import GridAxis
 from redlang.ir.program import Expr, Load, Program, Reduce
@@ -86,7 +85,6 @@ class _Chooser:
         self.nest = nest
         self.separate = separate
         self.extents = extents
-        self.builder = Builder.of(program)
         uses = Uses(program, (*nest.sweeps, *nest.inner))
         self.all_axes = frozenset[str]().union(*map(uses.all_axes, nest.sweeps))
         self.swept = _unique(axis for sweep in nest.sweeps for axis in sweep.axes)
@@ -152,9 +150,9 @@ class _Chooser:
         for sweep in (*self.nest.sweeps, *self.nest.inner):
             for step in sweep.update:
                 if isinstance(step, Partial) and step.op == "sum":
-                    pair = split_product(step.values[0], sweep.axes, self.builder, pointwise)
+                    pair = split_product(step, sweep, self.program, pointwise)
                     if pair is not None:
-                        a, b = (set(operand.type.axes) for operand in pair)
+                        a, b = (set(side.type.axes) for side in (pair.left, pair.right))
                         # An axis keeps the side that it was first seen on.
                         first, second = (a - b, b - a) if not (a - b) & columns else (b - a, a - b)
                         rows |= first - columns

@@ -1,70 +1,255 @@
 """Recognise a sum of products as a contraction of two operands.
 
-    sum over K of f1 * f2 * ... * fn   -->   sum over K of left * right
+    sum over K of f1 * f2 * ... * fn   -->   (sum over K of left * right) * outer
 
 Allowed when the factors fall into two groups that both vary with K and each of which has an axis
 that the other lacks: then the pair is a matrix product, whatever it is for. Factors are found
 through pointwise definitions; a division by something is a factor of the numerator's group.
+
+In real numbers any grouping will do; in floats `(x * y) * g` may over- or underflow where the
+user's `(x * g) * y` does not. So a group is multiplied in the order of the text, and a grouping is
+taken only if it differs from the text by *tame* factors: those that are 0 or within 2^-24 and 2^24
+in magnitude, which is how far from the ends of the range masks of NaN and infinity are promised.
+A factor outside of both groups does not vary with K, and the text multiplies a product by it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TypeAlias
 
 from redlang.ir.build import Builder
-from redlang.ir.program import Apply, Expr, Ref
+from redlang.ir.incremental import Each, Let, Partial, Sweep
+from redlang.ir.program import Apply, Cast, Expr, Index, Literal, Load, Program, Ref, Size
+from redlang.ir.types import BOOL, DType
 
 Lookup = Callable[[str], Expr | None]
 """Name of a pointwise definition → its expression; None for anything else."""
 
+Tree: TypeAlias = "int | tuple[Tree, Tree]"
+"""A product as it was written; a leaf is the number of a factor."""
 
-def split_product(
-    value: Expr, over: tuple[str, ...], builder: Builder, lookup: Lookup
-) -> tuple[Expr, Expr] | None:
-    """Return the two operands of a contraction over `over`, or None if `value` is not one."""
-    factors = _factors(value, lookup)
-    if len(factors) < 2 or value.type.dtype.kind != "float":
+Bounds: TypeAlias = tuple[float, float]
+"""Powers of two that a magnitude lies between, unless it is 0."""
+
+TAME = 24
+"""The largest power of two by which a factor may be off 1 to change places freely."""
+
+_STORED: dict[str, Bounds] = {"f8e4m3": (-9, 9), "f8e5m2": (-16, 16), "f16": (-24, 16)}
+_COUNTED: Bounds = (0, 31)
+"""Of indices and extents: more elements along one axis than this do not fit a memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A sum of products as a contraction.
+
+    Attributes:
+        left: One operand.
+        right: The other.
+        outer: A factor of the whole sum, or None.
+    """
+
+    left: Expr
+    right: Expr
+    outer: Expr | None = None
+
+
+def split_product(step: Partial, sweep: Sweep, program: Program, lookup: Lookup) -> Product | None:
+    """Return a sum of a sweep as a contraction, or None if it is not one."""
+    (value,) = step.values
+    if value.type.dtype.kind != "float":
         return None
-    swept = set(over)
-    # A square holds the same factor twice, so that the seed goes by its place.
-    place = max(
-        range(len(factors)),
-        key=lambda i: (swept <= set(factors[i].type.axes), len(factors[i].type.axes)),
-    )
-    seed = factors.pop(place)
-    left, right = [seed], list[Expr]()
-    for factor in factors:
-        axes = set(factor.type.axes)
-        (left if axes <= set(seed.type.axes) and not _private(axes, seed) else right).append(factor)
-    if not right:
-        # All factors fit inside the largest: peel off whatever shares its sweep but not its rows.
+    named = {s.name: s.value for s in sweep.update if isinstance(s, Each | Let)}
+
+    def known(name: str) -> Expr | None:
+        return named.get(name) or lookup(name)
+
+    factors: list[Expr] = []
+    tree = _tree(value, lookup, factors)
+    tame = _tame([_bounds(factor, program, known) for factor in factors])
+    split = _Split(factors, tame, frozenset(sweep.axes), Builder.of(program))
+    # The factor of an absent element must not show, so that it stays with the element.
+    outer = split.peel(tree) if step.condition is None else frozenset[int]()
+    inner = frozenset(_leaves(tree)) - outer
+    found = split.groups(tree, inner)
+    if found is None:
         return None
-    operands = _product(left, builder), _product(right, builder)
-    a, b = (set(operand.type.axes) for operand in operands)
-    if not (swept <= a and swept <= b and a - b - swept and b - a - swept):
+    left, right = (split.product(tree, group) for group in found)
+    rest = split.product(tree, outer) if outer else None
+    return Product(left, right, rest)
+
+
+class _Split:
+    """The factors of one product, and how they may be grouped."""
+
+    def __init__(
+        self, factors: list[Expr], tame: frozenset[int], swept: frozenset[str], builder: Builder
+    ) -> None:
+        self.factors = factors
+        self.axes = [frozenset(factor.type.axes) for factor in factors]
+        self.tame = tame
+        self.swept = swept
+        self.builder = builder
+
+    def peel(self, tree: Tree) -> frozenset[int]:
+        """Return the factors that can multiply the sum instead of its terms.
+
+        Operands without a scale are often arrays as they are, which need no copy.
+        """
+        every = frozenset(_leaves(tree))
+        fixed = frozenset(i for i in every if not self.axes[i] & self.swept)
+        outer = fixed & self.tame
+        while isinstance(tree, tuple):
+            for rest, side in (tree, tree[::-1]):
+                leaves = frozenset(_leaves(side))
+                if leaves <= fixed:
+                    outer |= leaves
+                    tree = rest
+                    break
+            else:
+                break
+        return outer
+
+    def groups(
+        self, tree: Tree, inner: frozenset[int]
+    ) -> tuple[frozenset[int], frozenset[int]] | None:
+        """Return the factors of the two operands; the first has the factor with most axes."""
+        leaves = sorted(inner)
+        # A square holds the same factor twice, so that the seed goes by its place.
+        seed = max(leaves, key=lambda i: (self.swept <= self.axes[i], len(self.axes[i])))
+        right = {i for i in leaves if not self.axes[i] <= self.axes[seed]}
+        reach = frozenset[str]().union(*(self.axes[i] for i in right))
+        free = [i for i in leaves if i != seed and i not in right and self.axes[i] <= reach]
+        for count in range(len(free) + 1):
+            for moved in combinations(free, count):
+                other = frozenset(right.union(moved))
+                one = frozenset(leaves) - other
+                if self._is_matrix_product(one, other) and self._keeps_order(tree, one, other):
+                    return one, other
         return None
-    return operands
+
+    def _is_matrix_product(self, one: frozenset[int], other: frozenset[int]) -> bool:
+        a, b = (frozenset[str]().union(*(self.axes[i] for i in side)) for side in (one, other))
+        own = a - b - self.swept, b - a - self.swept
+        return self.swept <= a and self.swept <= b and all(own)
+
+    def _keeps_order(self, tree: Tree, one: frozenset[int], other: frozenset[int]) -> bool:
+        """Tell whether, tame factors aside, the text multiplies one group by the other."""
+        left, right = one - self.tame, other - self.tame
+        if not left or not right:
+            return True
+        wild = left | right
+        while isinstance(tree, tuple):
+            a, b = (frozenset(_leaves(side)) & wild for side in tree)
+            if a and b:
+                return {a, b} == {left, right}
+            tree = tree[0] if a else tree[1]
+        return False
+
+    def product(self, tree: Tree, group: frozenset[int]) -> Expr:
+        """Return the product of a group, multiplied in the order of the text."""
+        found = self._product(tree, group)
+        assert found is not None
+        return found
+
+    def _product(self, tree: Tree, group: frozenset[int]) -> Expr | None:
+        if not isinstance(tree, tuple):
+            return self.factors[tree] if tree in group else None
+        left, right = (self._product(side, group) for side in tree)
+        if left is None or right is None:
+            return left if right is None else right
+        return self.builder.mul(left, right)
 
 
-def _private(axes: set[str], seed: Expr) -> set[str]:
-    return axes - set(seed.type.axes)
+def _tree(value: Expr, lookup: Lookup, factors: list[Expr]) -> Tree:
+    """Return a product as it was written, and collect its factors."""
+    body = value
+    if isinstance(value, Ref):
+        found = lookup(value.name)
+        body = found if isinstance(found, Apply) and found.op == "mul" else value
+    if isinstance(body, Apply) and body.op == "mul":
+        left, right = (_tree(side, lookup, factors) for side in body.arguments)
+        return left, right
+    factors.append(value)
+    return len(factors) - 1
 
 
-def _factors(value: Expr, lookup: Lookup) -> list[Expr]:
-    match value:
-        case Apply(op="mul", arguments=(a, b)):
-            return [*_factors(a, lookup), *_factors(b, lookup)]
-        case Ref(name=name):
+def _leaves(tree: Tree) -> Iterator[int]:
+    if isinstance(tree, tuple):
+        for side in tree:
+            yield from _leaves(side)
+    else:
+        yield tree
+
+
+def _tame(bounds: list[Bounds | None]) -> frozenset[int]:
+    """Return factors whose product, and that of any of them, is within 2^-24 and 2^24."""
+    tame: list[int] = []
+    low = high = 0.0
+    known = [(max(-found[0], found[1]), i) for i, found in enumerate(bounds) if found is not None]
+    for _, i in sorted(known):
+        found = bounds[i]
+        assert found is not None
+        low, high = low + min(found[0], 0), high + max(found[1], 0)
+        if max(-low, high) > TAME:
+            break
+        tame.append(i)
+    return frozenset(tame)
+
+
+def _bounds(expr: Expr, program: Program, lookup: Lookup) -> Bounds | None:
+    """Return bounds of a magnitude, or None where nothing is known."""
+    if expr.type.dtype is BOOL:
+        return 0, 0
+    match expr:
+        case Literal(value) if math.isfinite(value):
+            power = math.log2(abs(value)) if value else 0.0
+            return power, power
+        case Index() | Size():
+            return _COUNTED
+        case Load(array=name):
+            return _of_type(program.array(name).dtype)
+        case Cast(operand, to):
+            return _of_type(to) or _bounds(operand, program, lookup)
+        case Ref(name):
             body = lookup(name)
-            if isinstance(body, Apply) and body.op == "mul":
-                return _factors(body, lookup)
-            return [value]
+            return None if body is None else _bounds(body, program, lookup)
+        case Apply(op, arguments):
+            return _of_operator(op, [_bounds(a, program, lookup) for a in arguments])
         case _:
-            return [value]
+            return None
 
 
-def _product(factors: list[Expr], builder: Builder) -> Expr:
-    product, *rest = factors
-    for factor in rest:
-        product = builder.mul(product, factor)
-    return product
+def _of_type(dtype: DType) -> Bounds | None:
+    if dtype.kind == "float":
+        return _STORED.get(dtype.name)
+    return (0, dtype.bits)
+
+
+def _of_operator(op: str, arguments: list[Bounds | None]) -> Bounds | None:
+    if op == "sign":
+        return 0, 0
+    if op == "where":
+        arguments = arguments[1:]
+    known = [found for found in arguments if found is not None]
+    if len(known) < len(arguments):
+        return None
+    match op, known:
+        case (("neg" | "abs"), [(low, high)]):
+            return low, high
+        case "sqrt", [(low, high)]:
+            return low / 2, high / 2
+        case "rsqrt", [(low, high)]:
+            return -high / 2, -low / 2
+        case "mul", [(a, b), (c, d)]:
+            return a + c, b + d
+        case "div", [(a, b), (c, d)]:
+            return a - d, b - c
+        case (("where" | "minimum" | "maximum"), [(a, b), (c, d)]):
+            return min(a, c), max(b, d)
+        case _:
+            return None

@@ -11,7 +11,6 @@ from functools import cached_property
 from math import prod
 
 from redlang.ir import walk
-from redlang.ir.build import Builder
 from redlang.ir.incremental import Partial, Sweep
 from redlang.ir.program import Apply, Cast, Expr, Index, Literal, Load, Program, Reduce
 from redlang.schedule.contract import split_product
@@ -277,7 +276,6 @@ class Facts:
     def sides(self) -> tuple[frozenset[str], frozenset[str]]:
         """The axes that are rows, and those that are columns, of contractions here."""
         rows, columns = set[str](), set[str]()
-        builder = Builder.of(self.program)
 
         def pointwise(name: str) -> Expr | None:
             definition = self.definitions.get(name)
@@ -287,9 +285,9 @@ class Facts:
         for sweep in (*self.nest.sweeps, *self.used_inner):
             for step in sweep.update:
                 if isinstance(step, Partial) and step.op == "sum":
-                    pair = split_product(step.values[0], sweep.axes, builder, pointwise)
+                    pair = split_product(step, sweep, self.program, pointwise)
                     if pair is not None:
-                        a, b = (set(operand.type.axes) for operand in pair)
+                        a, b = (set(side.type.axes) for side in (pair.left, pair.right))
                         first, second = (a - b, b - a) if not (a - b) & columns else (b - a, a - b)
                         rows |= first - columns
                         columns |= second - rows

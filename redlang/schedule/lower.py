@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from redlang.ir import incremental, loops, walk
-from redlang.ir.build import Builder
+from redlang.ir.build import Builder, convert
 from redlang.ir.program import Apply, Definition, Expr, Program, Reduce, Ref
 from redlang.ir.types import Type
 from redlang.schedule import tidy
@@ -271,26 +271,17 @@ class _Lowering:
                 case incremental.Each() | incremental.Let():
                     self._compute(step.name, self._value(step.value), step.value.type)
                 case incremental.Partial():
-                    self._partial(step, sweep.axes)
+                    self._partial(step, sweep)
                 case incremental.Combine():
                     self._combine(step)
         pairs = tuple((commit.state, commit.value) for commit in sweep.commits)
         self._emit(loops.Commit(pairs))
 
-    def _partial(self, step: incremental.Partial, over: tuple[str, ...]) -> None:
+    def _partial(self, step: incremental.Partial, sweep: incremental.Sweep) -> None:
+        over = sweep.axes
         condition = None if step.condition is None else self._value(step.condition)
-        operands = None
-        if step.op == "sum":
-            operands = split_product(step.values[0], over, self.builder, self._pointwise)
-        if operands is not None:
-            left, right = map(self._value, operands)
-            type_ = step.types[0]
-            if set(type_.axes) | set(over) == set(left.type.axes) | set(right.type.axes) | set(
-                condition.type.axes if condition is not None else ()
-            ):
-                self._emit(loops.Contract(step.names[0], over, left, right, condition, type_))
-                self._define(step.names[0], type_)
-                return
+        if step.op == "sum" and self._contract(step, sweep, condition):
+            return
         values = tuple(map(self._value, step.values))
         self._emit(
             loops.Fold(
@@ -299,6 +290,38 @@ class _Lowering:
         )
         for name, type_ in zip(step.names, step.types, strict=True):
             self._define(name, type_)
+
+    def _contract(
+        self, step: incremental.Partial, sweep: incremental.Sweep, condition: Expr | None
+    ) -> bool:
+        """Emit a sum as a contraction, if it is one."""
+        product = split_product(step, sweep, self.program, self._pointwise)
+        if product is None:
+            return False
+        (name,), (type_,), over = step.names, step.types, sweep.axes
+        left, right = self._value(product.left), self._value(product.right)
+        shown = () if condition is None else condition.type.axes
+        axes = {*left.type.axes, *right.type.axes, *shown}
+        outer = product.outer
+        if set(type_.axes) | set(over) != axes | set(() if outer is None else outer.type.axes):
+            return False
+        if outer is None:
+            self._emit(loops.Contract(name, over, left, right, condition, type_))
+            self._define(name, type_)
+            return True
+        inner = replace(type_, axes=self.builder.union([axes - set(over)]))
+        part, factor = f"{name}.inner", f"{name}.outer"
+        self._emit(loops.Contract(part, over, left, right, condition, inner))
+        self._define(part, inner)
+        # A sum over nothing is 0, whatever factor it has.
+        some = self.builder.conjunction(
+            self.builder.apply("gt", self.builder.size(axis), 0) for axis in over
+        )
+        assert some is not None
+        value = self.builder.where(some, convert(self._value(outer), type_.dtype), 0.0)
+        self._compute(factor, value, value.type)
+        self._compute(name, self.builder.mul(Ref(part, inner), Ref(factor, value.type)), type_)
+        return True
 
     def _combine(self, step: incremental.Combine) -> None:
         self._emit(

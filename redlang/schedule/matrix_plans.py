@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from redlang.ir.build import Builder
 from redlang.ir.incremental import Partial
 from redlang.ir.loops import GridAxis
 from redlang.ir.program import ArrayParam, Expr, Load, Program, Reduce
@@ -117,7 +116,6 @@ def _shape(facts: Facts) -> Shape | None:
 
 def _products(facts: Facts) -> list[tuple[Expr, Expr]]:
     """Return the operands of every product of a nest."""
-    builder = Builder.of(facts.program)
 
     def pointwise(name: str) -> Expr | None:
         definition = facts.definitions.get(name)
@@ -128,9 +126,9 @@ def _products(facts: Facts) -> list[tuple[Expr, Expr]]:
     for sweep in (*facts.nest.sweeps, *facts.used_inner):
         for step in sweep.update:
             if isinstance(step, Partial) and step.op == "sum":
-                pair = split_product(step.values[0], sweep.axes, builder, pointwise)
+                pair = split_product(step, sweep, facts.program, pointwise)
                 if pair is not None:
-                    found.append(pair)
+                    found.append((pair.left, pair.right))
     return found
 
 

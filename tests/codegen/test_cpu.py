@@ -1,5 +1,6 @@
 """Generated CPU text computes what the program means, whatever the plan, types and strides."""
 
+import re
 from functools import cache
 
 import ml_dtypes
@@ -224,6 +225,24 @@ def test_integer_products_of_matrices_wrap_in_64_bits(rng):
     a, b = (rng.integers(-128, 128, s).astype(np.int8) for s in ((9, 33), (33, 12)))
     (got,) = compiled(program, {"a": a, "b": b})({"a": a, "b": b})
     np.testing.assert_array_equal(got, a.astype(np.int64) @ b)
+
+
+@pytest.mark.parametrize("name", ["i64", "u64"])
+def test_joined_integers_wrap_in_64_bits(name, rng):
+    text = (
+        'def f(x: "m n") -> ("m", "m", "m"):\n    return sum[n](x), prod[n](x), count[n](x > 3)\n'
+    )
+    program = resolve_text(text, {"x": DTYPES[name]})
+    x = rng.integers(0, 1 << 63, (1, 200_000)).astype(name.replace("i", "int").replace("u", "uint"))
+    x |= 1
+    run = compiled(program, {"x": x})
+    assert any(count > 1 for count in run.segments.values())
+    wide = x if name == "u64" else x.astype(np.int64)
+    expected = wide.sum(axis=1), np.multiply.reduce(wide, axis=1), (x > 3).sum(axis=1)
+    for one, right in zip(run({"x": x}), expected, strict=True):
+        np.testing.assert_array_equal(one, right)
+    # Numba's own sum of int64 may be assumed not to wrap.
+    assert name == "u64" or not re.search(r"= (sum|prod|a)_\w+ [+*] \w+$", run.text.text, re.M)
 
 
 def test_units_may_run_in_any_split(rng):

@@ -44,3 +44,11 @@ def test_grouped_queries_share_a_tile(gpu):
     kernel = compiled(GROUPED, "bf16", gpu, **shapes)
     assert dict(kernel.text.grid)["r"] > 1
     assert kernel.spill_bytes == 0
+
+
+def test_a_scale_inside_the_sum_leaves_operands_as_they_are(gpu):
+    text = FULL.replace("sum[d](q * k)", "sum[d](q * k * rsqrt(size(d)))")
+    assert text != FULL
+    kernel = compiled(text, "f16", gpu, **attend(m=130, n=130, d=64))
+    assert "wgmma.mma_async" in kernel.ptx
+    assert kernel.spill_bytes == 0

@@ -134,6 +134,7 @@ VARIANTS = {
         result="sum[n](p * v) / sum[n](p), f32(sum[n](exp(s - z) * (z - s)))",
         axes='("b h m e", "b h m")',
     ),
+    "scale inside": scores("s = sum[d](q * k * c)", head=", c: float"),
     "row maximum": scores(
         result="sum[n](p * v) / sum[n](p), f32(max[n](s))", axes='("b h m e", "b h m")'
     ),
@@ -150,6 +151,7 @@ def test_variants(name, gpu, rng):
         "slopes": {"slope": np.array([0.5, 0.25], np.float32)},
         "prefix of each": {"w": np.array([20], np.int32)},
         "documents": {"doc": np.arange(60, dtype=np.int32)[None] // 25},
+        "scale inside": {"c": 0.25},
         "bias": {"bias": rng.standard_normal((2, 60, 60)).astype(np.float32)},
     }
     names = {"logsumexp": redlang.std.logsumexp} if name == "entropy" else None

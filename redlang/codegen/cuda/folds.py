@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from redlang.codegen.cuda.frame import CODES
 from redlang.codegen.cuda.values import constant
+from redlang.codegen.scalars import arithmetic
 from redlang.errors import InternalError
 from redlang.ir.types import DType, Type
 
@@ -55,9 +56,11 @@ def folding(op: str, types: Sequence[Type], element: DType) -> Folding:
     code = CODES[types[0].dtype.name]
     match op:
         case "sum" if element.kind != "bool":
-            return _simple(code, constant(0, code), lambda a, b: f"{a} + {b}")
+            dtype = types[0].dtype
+            return _simple(code, constant(0, code), lambda a, b: arithmetic("add", a, b, dtype))
         case "prod" if element.kind != "float":
-            return _simple(code, constant(1, code), lambda a, b: f"{a} * {b}")
+            dtype = types[0].dtype
+            return _simple(code, constant(1, code), lambda a, b: arithmetic("mul", a, b, dtype))
         case "prod":
             return _product(code, scaled=True)
         case "mantissa":

@@ -13,6 +13,7 @@ from redlang.codegen.cuda.frame import Frame, Value
 from redlang.codegen.cuda.keys import Keys, best, best_list, keys_for, sort_text
 from redlang.codegen.cuda.monoids import monoid_folding
 from redlang.codegen.cuda.values import Operands, Values
+from redlang.codegen.scalars import arithmetic
 from redlang.ir.loops import Combine, Fold
 from redlang.ir.program import Cast, Expr, Index, Load
 from redlang.ir.types import I64, Type
@@ -328,10 +329,9 @@ class Folds:
             how = best(Keys("pair", element.name, element, statement.op != "argmin"))
             return how, lambda given: how.combine(*given)
         how = folding(statement.op, statement.types, element)
-        if statement.op == "count":
-            return how, lambda given: ([], [f"{given[0]} + {given[1]}"])
-        if statement.op == "prod":
-            return how, lambda given: ([], [f"{given[0]} * {given[1]}"])
+        if statement.op in ("count", "prod"):
+            op = "mul" if statement.op == "prod" else "add"
+            return how, lambda given: ([], [arithmetic(op, given[0], given[1], element)])
         return how, lambda given: how.combine(*given)
 
     def _joined_lists(
