@@ -19,6 +19,7 @@ from redlang.errors import ArgumentError
 from redlang.ir import numerics
 from redlang.ir.evaluate import Scope, evaluate
 from redlang.ir.extents import bind_extents, dim_extent
+from redlang.ir.normalise import normalise
 from redlang.ir.numerics import Array, Precision
 from redlang.ir.program import ArrayParam, Dim, Program, Reduce, Result, ScalarParam
 from redlang.ir.reduce import LIMIT, reduce
@@ -47,15 +48,32 @@ def interpret(
         ArgumentError: An extent contradicts another, or a parameter is missing.
     """
     scope = bind(program, arrays, precision)
+    keys = _keys(program)
     for definition in program.definitions:
         value = definition.value
         if isinstance(value, Reduce):
-            scope = scope.with_values(
-                dict(zip(definition.names, reduce(value, scope), strict=True))
-            )
+            found = reduce(value, scope, keys.get(definition.names[-1]))
+            scope = scope.with_values(dict(zip(definition.names, found, strict=True)))
         else:
             scope = scope.with_pointwise({definition.names[0]: value})
     return results(program, scope, store=store)
+
+
+def _keys(program: Program) -> dict[str, Reduce]:
+    """Return how arg-reductions and top-k lists order their elements, by the last name of each.
+
+    They order by the value before strictly monotone maps. What that value is depends on the text
+    alone, so it comes from the one place that knows; masks and values stay the interpreter's own.
+    """
+    ordering = ("argmax", "argmin", "topk")
+    values = [definition.value for definition in program.definitions]
+    if not any(isinstance(value, Reduce) and value.op in ordering for value in values):
+        return {}
+    return {
+        definition.names[-1]: definition.value
+        for definition in normalise(program).definitions
+        if isinstance(definition.value, Reduce) and definition.value.op in ordering
+    }
 
 
 def bind(

@@ -18,7 +18,7 @@ import numpy as np
 
 from redlang.ir import folds
 from redlang.ir.evaluate import Scope, evaluate
-from redlang.ir.numerics import Array, convert
+from redlang.ir.numerics import Array, convert, lowest
 from redlang.ir.products import contract, find_product, volume
 from redlang.ir.program import Expr, Monoid, Reduce
 from redlang.ir.tiles import Tile, aligned, merged_axes, present_in_all, spread
@@ -42,6 +42,7 @@ class Reduction:
         k: Slots of a top-k list.
         slot: The axis that counts them.
         monoid: The user's monoid.
+        key: What argmax, argmin and topk order by, where that is not the operand itself.
     """
 
     op: str
@@ -51,10 +52,16 @@ class Reduction:
     k: int | None = None
     slot: str = SLOT
     monoid: Monoid | None = None
+    key: Expr | None = None
 
 
-def reduce(node: Reduce, scope: Scope) -> tuple[Tile, ...]:
+def reduce(node: Reduce, scope: Scope, order: Reduce | None = None) -> tuple[Tile, ...]:
     """Return the results of a finished reduction, one for each of its types.
+
+    Args:
+        node: The reduction.
+        scope: What its names mean.
+        order: For argmax, argmin and topk a reduction whose order of elements holds instead.
 
     Unlike those of `partial`, the results of argmax, argmin and topk have one index for each axis,
     and a monoid is finished.
@@ -63,6 +70,8 @@ def reduce(node: Reduce, scope: Scope) -> tuple[Tile, ...]:
     reduction = Reduction(
         node.op, node.axes, node.operands, node.condition, node.k, slot, node.monoid
     )
+    if order is not None and order.operand != node.operand:
+        reduction = replace(reduction, op=order.op, key=order.operand)
     parts = partial(reduction, scope)
     if node.op in ("argmax", "argmin"):
         parts = _unravel(parts[1], node.axes, scope)
@@ -168,10 +177,31 @@ def _direct(node: Reduction, kept: tuple[str, ...], scope: Scope) -> tuple[Tile,
         visible = _flat(visible, (*kept, *node.over), kept, node.over, scope)
     if node.monoid is not None:
         return _fold_monoid(node.monoid, elements, visible, kept, scope)
-    parts = folds.fold(node.op, elements[0], visible, node.k)
+    if node.key is None:
+        parts = folds.fold(node.op, elements[0], visible, node.k)
+    else:
+        parts = _ordered(node, node.key, elements[0], visible, kept, scope)
     if node.op in ("argmax", "argmin", "topk"):
         parts = (parts[0], _global_index(parts[1], node.over, scope))
     return _tiles(parts, (*kept, node.slot) if node.op == "topk" else kept, scope)
+
+
+def _ordered(
+    node: Reduction,
+    key: Expr,
+    values: Array,
+    visible: Array | None,
+    kept: tuple[str, ...],
+    scope: Scope,
+) -> folds.Parts:
+    """Select by a key; what is selected are the operand's own values."""
+    tile = evaluate(key, scope)
+    keys = _flat(tile.data, tile.axes, kept, node.over, scope)
+    best, places = folds.fold(node.op, keys, visible, node.k)
+    if node.op != "topk" or not values.shape[-1]:
+        return best, places
+    chosen = np.take_along_axis(values, np.maximum(places, 0), axis=-1)
+    return np.where(places < 0, lowest(values.dtype), chosen), places
 
 
 def _flat(

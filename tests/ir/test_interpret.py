@@ -262,3 +262,38 @@ def test_attention_never_holds_queries_keys_and_features_at_once():
     np.testing.assert_allclose(out, expected, rtol=1e-9, atol=1e-12)
     # Scores are 1 MiB; the product over all of b, h, m, n, d would be 64.
     assert peak < 16 * 2**20
+
+
+# Order before strictly monotone maps (decision 7 of the algebra)
+
+SOFTMAX = """
+    p = exp(s - max[n](s))
+    p = p / sum[n](p)
+"""
+
+
+@pytest.mark.parametrize("precision", ["double", "declared"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_what_underflows_keeps_the_order_of_its_logits(precision, masked):
+    choice = "where(n != 3, x)" if masked else "x"
+    text = (
+        'def kernel(x: "m n") -> ("m j", "m j", "m", "m"):\n'
+        f"    s = {choice}{SOFTMAX}"
+        "    w, i = topk[n:j](p, 3)\n"
+        "    return w / sum[j](w), i, argmin[n](p), argmax[n](1 - p)\n"
+    )
+    x = np.array([[0, -900, -800, 5 if masked else -1000]], np.float32)
+    weights, places, least, largest = run(text, precision, x=x)
+    np.testing.assert_array_equal(weights, [[1, 0, 0]])
+    np.testing.assert_array_equal(places, [[0, 2, 1]])
+    assert least == largest == (1 if masked else 3)
+
+
+@pytest.mark.parametrize("precision", ["double", "declared"])
+def test_a_nan_among_the_logits_ranks_first_where_it_stands(precision):
+    text = f'def kernel(x: "m n") -> ("m", "m j"):\n    s = x{SOFTMAX}    w, i = topk[n:j](p, 2)\n'
+    text += "    return argmax[n](p), i\n"
+    x = np.array([[0, 1, np.nan]], np.float32)
+    best, places = run(text, precision, x=x)
+    np.testing.assert_array_equal(best, [2])
+    np.testing.assert_array_equal(places, [[2, 1]])

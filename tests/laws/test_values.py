@@ -117,3 +117,15 @@ def test_a_minimum_of_infinity_times_nothing_is_not_finite():
     )
     x, y = np.array([[-2.0, -1], [3, 4]]), np.array([[-np.inf, -0.011], [1, 2]])
     gives(kernel, (x, y), (np.array([np.inf, 2]), np.array([np.nan, 5**-0.5])), kinds=False)
+
+
+def test_what_underflows_is_ordered_by_its_logits():
+    kernel = redlang.compile(
+        'def f(x: "m n") -> ("m j", "m j", "m"):\n'
+        "    p = std.softmax[n](x)\n"
+        "    w, i = topk[n:j](p, 2)\n"
+        "    return w / sum[j](w), i, argmax[n](p)",
+        names={"std": redlang.std},
+    )
+    x = f32(0, -900, -800)[np.newaxis]
+    gives(kernel, (x,), (f32(1, 0)[np.newaxis], ints(0, 2)[np.newaxis], ints(0)))
