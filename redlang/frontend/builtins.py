@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import math
 from collections.abc import Iterable
 
@@ -25,7 +26,7 @@ RENAMED: dict[str, str] = {
     "power": "x ** y",
     "pow": "x ** y",
     "norm": "sqrt(sum[n](x * x))",
-    "softplus": "log(1 + exp(x))",
+    "softplus": "maximum(x, 0) + log(1 + exp(-abs(x)))",
     "relu": "maximum(x, 0)",
     "fabs": "abs",
     "square": "x ** 2",
@@ -37,8 +38,18 @@ RENAMED: dict[str, str] = {
     "shape": "size",
     "logistic": "sigmoid",
     "nan_to_num": "where(isnan(x), 0, x)",
-    "log1p": "log(1 + x)",
-    "expm1": "exp(x) - 1",
+    "log1p": "where(1 + x == 1, x, log(1 + x) * x / ((1 + x) - 1)), exact for small x too",
+    "expm1": "tanh(x / 2) * (exp(x) + 1), exact for small x too",
+    "log10": "log(x) / log(10)",
+    "exp10": "exp(x * log(10))",
+    "cosh": "(exp(x) + exp(-x)) / 2",
+    "sinh": "tanh(x / 2) * (exp(x) + 1) * (1 + exp(-x)) / 2",
+    "tan": "sin(x) / cos(x)",
+    "silu": "x * sigmoid(x)",
+    "gelu": "x * (1 + erf(x / sqrt(2))) / 2",
+    "dot": "sum[k](a * b)",
+    "matmul": "sum[k](a * b)",
+    "einsum": "sum[k](a * b)",
     "reciprocal": "1 / x",
     "isinf": "abs(x) == inf",
     "isfinite": "abs(x) < inf",
@@ -57,6 +68,22 @@ RENAMED: dict[str, str] = {
 }
 """What people write from habit, and how redlang says it."""
 
+MISSING: dict[str, str] = (
+    dict.fromkeys(
+        ("cumsum", "cumprod", "cummax", "cummin", "scan"),
+        "there are no scans; over a short axis, sum[l](where(l <= n, x[l])) is one, for each n",
+    )
+    | dict.fromkeys(
+        ("sort", "argsort", "median", "quantile", "percentile", "unique"),
+        "of the order of elements there are min, max, argmin, argmax and topk",
+    )
+    | dict.fromkeys(
+        ("asin", "acos", "atan", "atan2", "arcsin", "arccos", "arctan", "arctan2"),
+        "of trigonometric functions there are sin and cos",
+    )
+)
+"""What people look for, and what there is instead."""
+
 ELEMENT_TYPES = "bool, i8 … i64, u8 … u64, f8e4m3, f8e5m2, f16, bf16, f32, f64"
 
 
@@ -74,5 +101,26 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """Return a hint with the nearest match, or nothing."""
     if name in RENAMED:
         return f"redlang writes {RENAMED[name]}"
+    if name in MISSING:
+        return MISSING[name]
     match = nearest(name, candidates)
     return f"did you mean {match}?" if match else ""
+
+
+def library() -> tuple[str, ...]:
+    """Return the names in the library, which is written in the language and hence above it."""
+    return getattr(importlib.import_module("redlang.std"), "__all__", ())
+
+
+def no_function(name: str, candidates: Iterable[str]) -> str:
+    """Return a hint for a call of what is not there: the library's, or the nearest match."""
+    if name in BUILTINS:
+        return f"use redlang's own {name}"
+    if name in RENAMED or name in MISSING:
+        return did_you_mean(name, ())
+    known = set(library()) - BUILTINS
+    meant = name if name in known else nearest(name, {*candidates, *known})
+    if meant in known:
+        imported = "after `from redlang import std` (for text: compile(..., names={'std': std}))"
+        return f"the library has it: std.{meant}, {imported}"
+    return f"did you mean {meant}?" if meant else ""

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from redlang.errors import AxisError, DTypeError, RedlangError, UnknownNameError
 from redlang.frontend import scope as outside
-from redlang.frontend.builtins import BUILTINS, CONSTANTS, did_you_mean
+from redlang.frontend.builtins import BUILTINS, CONSTANTS, did_you_mean, no_function
 from redlang.frontend.draft import (
     ArrayView,
     Capture,
@@ -131,7 +131,7 @@ def function(frame: Frame, text: str, span: Span) -> Inlined:
                     f"{text} calls itself", hint="kernels do not recurse", span=span
                 )
             candidates = [*BUILTINS, *frame.scope.candidates(text)]
-            hint = did_you_mean(text.rpartition(".")[2], candidates)
+            hint = no_function(text.rpartition(".")[2], candidates)
             hint = hint or "a function of your own is a macro: decorate it with @redlang.function"
             raise UnknownNameError(f"there is no function {text}", hint=hint, span=span)
         case outside.Number():
