@@ -166,6 +166,7 @@ def plan_text(compiler: Compiler, extents: Mapping[str, int]) -> str:
         lines += _nest(number, nest, plan, segments)
     loops = compiler.loops(choice)
     lines += _prediction(loops, {**extents, **segments})
+    lines += _rounding(compiler)
     for other, seconds in compiler.tried(extents):
         won = "fastest" if other == choice else "lost"
         lines.append(f"measured {1e6 * seconds:9.1f} µs  {won:<8} {_tiles(other)}")
@@ -195,6 +196,12 @@ def _duration(time_us: float) -> str:
         if time_us >= size:
             return f"{time_us / size:.3g} {unit}"
     return f"{time_us:.3g} µs"
+
+
+def _rounding(compiler: Compiler) -> Iterator[str]:
+    """Say what becomes of casts by a running scale, where they are allowed."""
+    if compiler.options.rounding == "running":
+        yield "rounding  running is allowed; casts to 8 bits keep their two-pass result here"
 
 
 def _tiles(choice: Choice) -> str:

@@ -334,7 +334,8 @@ def kernel(
         contract: `f32` forbids that a computed operand of a matrix product is rounded to the
             16-bit type of the other operand; `auto` allows it where its range is proved to fit.
         rounding: `exact` gives casts to 8 bits of a value scaled by a maximum their two-pass
-            result. There is no other choice yet.
+            result; `running` allows the scale known so far. It is a permission that no plan uses
+            yet, and `explain` says so.
         tune: Whether the first call for a class of extents measures a few plans and keeps the
             fastest, instead of trusting the model.
 

@@ -7,13 +7,7 @@ from typing import Literal, get_args
 
 Fuse = Literal["auto", "always", "never", "require"]
 Contract = Literal["auto", "f32"]
-Rounding = Literal["exact"]
-
-_MISSING = {
-    ("rounding", "running"): "the single-pass form of casts by a running scale is not derived yet; "
-    "leave the option out, and they keep their two-pass result",
-}
-"""Choices that the language knows and that nothing here can honour."""
+Rounding = Literal["exact", "running"]
 
 _CHOICES: dict[str, tuple[object, ...]] = {
     "fuse": get_args(Fuse),
@@ -33,7 +27,8 @@ class Options:
         contract: `f32` forbids that a computed operand of a matrix product is rounded to the
             16-bit type of the other operand; `auto` allows it where its range is proved to fit.
         rounding: `exact` gives casts to 8 bits of a value scaled by a maximum their two-pass
-            result. There is no other choice yet.
+            result; `running` allows the scale known so far. It is a permission that no plan uses
+            yet, and `explain` says so.
         tune: Whether the first call for a class of extents measures a few plans and keeps the
             fastest, instead of trusting the model.
     """
@@ -63,8 +58,6 @@ def fault(name: str, value: object) -> str:
     """
     if name not in _CHOICES:
         return f"there is no option {name!r}: choose one of {', '.join(_CHOICES)}"
-    if isinstance(value, str) and (name, value) in _MISSING:
-        return f"{name}={value!r}: {_MISSING[name, value]}"
     choices = _CHOICES[name]
     # By type too: 1 equals True, and is no answer to whether.
     if any(type(value) is type(choice) and value == choice for choice in choices):

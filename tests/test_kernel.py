@@ -564,18 +564,10 @@ def test_options_are_checked():
         redlang.kernel(fusion="never")  # type: ignore[call-overload]  # the test
 
 
-def test_what_no_kernel_honours_is_no_option():
-    text = 'def f(x: "n") -> "n": return x'
-    with pytest.raises(ValueError, match="running': the single-pass form"):
-        redlang.compile(text, rounding="running")  # type: ignore[arg-type]  # the test
-    with pytest.raises(redlang.KernelSyntaxError, match="not derived yet"):
-        redlang.compile(f'@redlang.kernel(rounding="running")\n{text}')
-
-
 def test_the_options_in_a_text_win():
     text = '@redlang.kernel(fuse="never", tune=True)\ndef f(x: "n") -> "": return sum[n](x)\n'
-    options = redlang.compile(text, fuse="always", contract="f32").options
-    assert (options.fuse, options.contract, options.tune) == ("never", "f32", True)
+    options = redlang.compile(text, fuse="always", rounding="running").options
+    assert (options.fuse, options.rounding, options.tune) == ("never", "running", True)
 
 
 @pytest.mark.parametrize("option", ['fuse="sometimes"', "tune=1", 'fusion="never"', "contract=32"])

@@ -116,9 +116,11 @@ def test_damaged_times_are_measured_again(tmp_path):
 
 
 def test_explanations_predict_time_and_say_what_limits_it(rng):
-    kernel = redlang.compile(TOTAL)
+    kernel = redlang.compile(TOTAL, rounding="running")
     kernel(rng.normal(size=(2000, 2000)))
     plan = str(kernel.explain("plan"))
     assert "units of about" in plan
     assert "limited by memory" in plan or "limited by arithmetic" in plan
+    assert "running is allowed" in plan
+    assert "running" not in str(redlang.compile(TOTAL).explain("plan"))
     assert "no reductions" in str(redlang.compile('def f(x: "n") -> "n": return x').explain("fuse"))
