@@ -220,6 +220,8 @@ def _nest(number: int, nest: Nest, plan: NestPlan, segments: Mapping[str, int]) 
     yield f"  grid      {grid}"
     for axis, tile in plan.tiles:
         yield f"  loop      {axis} by {tile}"
+    for axis, sizes in plan.blocks:
+        yield f"  blocks    {axis} in {', '.join(map(str, sizes))}, each summed on its own"
     if plan.resident:
         yield f"  resident  {', '.join(plan.resident)}"
     if plan.segmented is not None:

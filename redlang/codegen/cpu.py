@@ -218,9 +218,11 @@ class KernelEmitter:
         at, axis, tile = self.at, node.axis, node.loop.tile
         first, stop = "0", at.size(axis)
         segment = self.kernel.segment
-        if segment is not None and segment.axis == axis:
-            first, stop = self._segment_range(segment)
         before, outer = at.ranges.get(axis), at.innermost
+        if before is not None:
+            first, stop = before.first, before.stop
+        elif segment is not None and segment.axis == axis:
+            first, stop = self._segment_range(segment)
         start = at.names.fresh(axis if tile == 1 else f"{axis}_first")
         if tile == 1:
             with at.inside(axis, start, first, stop):

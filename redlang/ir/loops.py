@@ -110,6 +110,8 @@ class Store:
 class Loop:
     """Run `body` for each tile of `axis` in order, within the kernel's segment if that cuts it.
 
+    Inside another loop over the same axis it covers that loop's current range.
+
     `some`, where given, is an expression over range bounds and scalars that is false only for
     tiles whose elements take no part in anything: they are skipped.
     """

@@ -215,7 +215,9 @@ class _Unit:
     def loop(self, step: Loop) -> None:
         segment = self.kernel.segment
         first, stop = 0, self.scope.extents[step.axis]
-        if segment is not None and segment.axis == step.axis:
+        if step.axis in self.scope.windows:
+            first, stop = self.scope.windows[step.axis]
+        elif segment is not None and segment.axis == step.axis:
             number = self.scope.windows[segment.index][0]
             first, stop = segment_range(segment, number, self.scope.extents)
         outer = self.scope

@@ -111,6 +111,7 @@ def _statement(statement: loops.Statement, ranges: Mapping[str, int]) -> float:
         case loops.Store(value=value, axes=axes):
             return _elements(axes, ranges) * _operations(value)
         case loops.Loop(axis, tile, body):
+            # Inside another loop over the axis the range is that loop's tile.
             count = -(-ranges[axis] // tile)
             return count * _body(body, {**ranges, axis: min(tile, max(1, ranges[axis]))})
         case loops.Branch(then=then, otherwise=otherwise):

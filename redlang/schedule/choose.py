@@ -29,6 +29,9 @@ RESIDENT_COLUMNS = 256
 # Below this many elements a segment costs more to merge than it saves.
 SEGMENT_ELEMENTS = 1 << 15
 MAX_SEGMENTS = 16
+# Sums joined one after another, of tiles or of blocks of them; a tile's own sum is blocked too, so
+# that the error of 2^31 terms stays below (64 + 31) units in the last place.
+MAX_JOINS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,33 @@ class _Chooser:
         if segmented is not None:
             kind = "multi-segment"
         form = self.separate if kind == "on-chip" and self.separate is not None else self.nest
-        return form, NestPlan(kind, grid, tuple(tiles.items()), tuple(resident), segmented)
+        blocks = self._blocks(form, tiles, segmented)
+        return form, NestPlan(
+            kind, grid, tuple(tiles.items()), tuple(resident), segmented, blocks=blocks
+        )
+
+    def _blocks(
+        self, form: Nest, tiles: Mapping[str, int], segmented: str | None
+    ) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Return blocks for axes with many tiles: sums of floats are joined in a tree."""
+        if self.rows:
+            # Contractions are accumulated as a library does.
+            return ()
+        found: dict[str, tuple[int, ...]] = {}
+        for sweep in form.sweeps:
+            joins = 1
+            for axis in reversed(sweep.axes if _sums_floats(sweep) else ()):
+                size = tiles.get(axis, self.extents[axis])
+                count = _power_above(-(-self.extents[axis] // max(size, 1)))
+                count = max(1, count // MAX_SEGMENTS) if axis == segmented else count
+                sizes: list[int] = []
+                while joins * count > MAX_JOINS and count > 1:
+                    step = max(1, MAX_JOINS // joins)
+                    size, count, joins = size * step, -(-count // step), 1
+                    sizes.append(size)
+                joins *= count
+                found[axis] = max(found.get(axis, ()), tuple(sizes), key=len)
+        return tuple((axis, sizes) for axis, sizes in found.items() if sizes)
 
     def _kind(self) -> Kind:
         if not self.nest.sweeps:
@@ -219,6 +248,12 @@ class _Chooser:
             return None
         axis = max(swept, key=lambda a: self.extents[a])
         return axis if self.extents[axis] >= 2 * tiles[axis] else None
+
+
+def _sums_floats(sweep: Sweep) -> bool:
+    """Tell whether a sweep has a sum whose joining order matters."""
+    partials = [step for step in sweep.update if isinstance(step, Partial)]
+    return any(step.op == "sum" and step.types[0].dtype.kind == "float" for step in partials)
 
 
 def _unique(axes: Iterable[str]) -> list[str]:

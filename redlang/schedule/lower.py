@@ -8,7 +8,7 @@ that kind.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -229,9 +229,37 @@ class _Lowering:
         if not axes:
             self._update(sweep)
             return
+        self._blocks(sweep, axes, dict(self.plan.blocks).get(axes[0], ()))
+
+    def _blocks(
+        self, sweep: incremental.Sweep, axes: tuple[str, ...], blocks: tuple[int, ...]
+    ) -> None:
+        """Sweep the first of some axes: by tiles, or by blocks whose states are then merged."""
         axis, *rest = axes
-        with self._loop(axis, self._tile(axis), self._some(sweep) if not rest else None):
-            self._sweep_loops(sweep, tuple(rest))
+        if not blocks:
+            with self._loop(axis, self._tile(axis), self._some(sweep) if not rest else None):
+                self._sweep_loops(sweep, tuple(rest))
+            return
+        *smaller, size = blocks
+        level = f"{axis}.{len(blocks)}"
+        whole = {state.name: f"{level}.{state.name}" for state in sweep.states}
+        for state in sweep.states:
+            self._compute(whole[state.name], self._value(state.initial), state.type)
+        self.scopes.append(_Scope(frozenset()))
+        self._begin(sweep)
+        self._blocks(sweep, axes, tuple(smaller))
+        names = {f"a.{state}": name for state, name in whole.items()}
+        names |= {f"b.{state}": state for state in whole}
+        for step in sweep.merge:
+            made = (step.name,) if isinstance(step, incremental.Let) else step.names
+            names |= {name: f"{level}.join.{name}" for name in made}
+        self._merge_steps(sweep, names)
+        pairs = ((whole[c.state], names[c.value]) for c in sweep.merge_commits)
+        self._emit(loops.Commit(tuple(pairs)))
+        scope = self.scopes.pop()
+        self._emit(loops.Loop(axis, size, tuple(scope.body)))
+        for state in sweep.states:
+            self._compute(state.name, Ref(whole[state.name], state.type), state.type)
 
     def _tile(self, axis: str) -> int:
         return dict(self.plan.tiles).get(axis, 1)
@@ -399,14 +427,23 @@ class _Lowering:
                 # A segment index has one value here, so the axis drops out of the state.
                 self._compute(f"b.{state.name}", source, state.type)
                 self._compute(f"a.{state.name}", Ref(state.name, state.type), state.type)
-            for step in sweep.merge:
-                match step:
-                    case incremental.Let():
-                        self._compute(step.name, self._value(step.value), step.value.type)
-                    case incremental.Combine():
-                        self._combine(step)
+            self._merge_steps(sweep, {})
             pairs = tuple((commit.state, commit.value) for commit in sweep.merge_commits)
             self._emit(loops.Commit(pairs))
+
+    def _merge_steps(self, sweep: incremental.Sweep, names: Mapping[str, str]) -> None:
+        """Emit what joins two states of a sweep, with other names for some."""
+        for step in sweep.merge:
+            match step:
+                case incremental.Let(name, value):
+                    value = walk.rename(self._value(value), names)
+                    self._compute(names.get(name, name), value, value.type)
+                case incremental.Combine():
+                    new = {
+                        side: tuple(names.get(name, name) for name in getattr(step, side))
+                        for side in ("names", "left", "right")
+                    }
+                    self._combine(replace(step, **new))
 
 
 def _slotted_state(state: incremental.State, axes: dict[str, str]) -> incremental.State:

@@ -26,6 +26,9 @@ class NestPlan:
         tiles: Tile of each axis that is looped over inside a unit.
         resident: Axes whose whole extent is one tile.
         segmented: The axis that is cut, for multi-segment.
+        blocks: For looped axes so long that joining the sums of their tiles one after another
+            would lose digits: extents of blocks, smallest first, within each of which the tiles,
+            or the blocks before it in the list, are joined on their own.
         limits: The largest extents of resident axes that the plan serves, where it depends on them.
     """
 
@@ -35,6 +38,7 @@ class NestPlan:
     resident: tuple[str, ...]
     segmented: str | None = None
     limits: tuple[tuple[str, int], ...] = ()
+    blocks: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     def tile(self, axis: str) -> int:
         """Return the tile of a looped axis."""

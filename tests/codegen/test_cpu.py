@@ -211,6 +211,26 @@ def test_long_sums_keep_their_digits():
         np.testing.assert_allclose(got, exact, rtol=bound)
 
 
+@pytest.mark.parametrize("columns", [1, 16])
+def test_longer_sums_are_joined_in_a_tree(columns, rng):
+    text = 'def total(x: "n c") -> ("c", "c"):\n    return sum[n](x), mean[n](x)\n'
+    program = resolve_text(text)
+    n = (1 << 26) // columns
+    x = np.empty((n, columns), np.float32)
+    run = compiled(program, {"x": x})
+    bound = (64 + np.log2(n)) * float(np.finfo(np.float32).eps)
+    for fill in (
+        lambda: np.float32(0.1),
+        lambda: rng.random(x.shape, np.float32),
+        lambda: 1 + rng.integers(0, 3, x.shape, np.uint8) * np.float32(2**-23),
+    ):
+        x[...] = fill()
+        exact = x.sum(axis=0, dtype=np.float64)
+        total, mean = run({"x": x})
+        np.testing.assert_allclose(total, exact, rtol=bound)
+        np.testing.assert_allclose(mean, exact / n, rtol=bound)
+
+
 def test_products_reach_beyond_the_range_of_their_factors(rng):
     program = resolve_text('def product(x: "m n") -> "m":\n    return prod[n](x)\n')
     x = np.concatenate([np.full((1, 300), 2e30), np.full((1, 300), 5e-31)], axis=1)
