@@ -439,11 +439,11 @@ class _Lowering:
                     value = walk.rename(self._value(value), names)
                     self._compute(names.get(name, name), value, value.type)
                 case incremental.Combine():
-                    new = {
-                        side: tuple(names.get(name, name) for name in getattr(step, side))
-                        for side in ("names", "left", "right")
-                    }
-                    self._combine(replace(step, **new))
+                    made, left, right = (
+                        tuple(names.get(name, name) for name in side)
+                        for side in (step.names, step.left, step.right)
+                    )
+                    self._combine(replace(step, names=made, left=left, right=right))
 
 
 def _slotted_state(state: incremental.State, axes: dict[str, str]) -> incremental.State:

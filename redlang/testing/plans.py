@@ -56,7 +56,8 @@ def _nest_plan(pick: Pick, program: Program, nest: Nest) -> NestPlan:
         able = [axis for axis, _ in looped if axis in nest.sweeps[0].axes and axis not in later]
         if able and pick((False, True)):
             kind, segmented = "multi-segment", pick(able)
-    able = [(axis, tile) for axis, tile in looped if axis in swept]
-    blocks = tuple((axis, pick(((2 * tile,), (tile, 4 * tile)))) for axis, tile in able)
+    blocks = tuple(
+        (axis, pick(((2 * tile,), (tile, 4 * tile)))) for axis, tile in looped if axis in swept
+    )
     blocks = blocks if pick((False, False, True)) else ()
     return NestPlan(kind, tuple(grid), tuple(looped), tuple(resident), segmented, blocks=blocks)
