@@ -66,4 +66,4 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401  (modules that load when they
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LATE])
+    return sorted([*__all__, *_LATE, "__version__"])

@@ -1,0 +1,7 @@
+"""`python -m redlang` is the `redlang` command."""
+
+import sys
+
+from redlang.cli import main
+
+sys.exit(main())
