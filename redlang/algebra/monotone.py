@@ -239,6 +239,8 @@ class _Hoist:
         inner = self.of(operand)
         if cast.to.kind != "float" and cast.explicit:
             raise NotMonotone("a cast to integers saturates and drops NaN", cast)
+        if cast.to.kind == "int" and operand.type.dtype.kind == "uint":
+            raise NotMonotone("integers wrap, which keeps no order", cast)
         return replace(
             inner,
             psi=lambda g: replace(

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from redlang.errors import DTypeError
-from redlang.ir.build import convert
+from redlang.ir.build import computed, convert
 from redlang.ir.operators import OPERATORS, Operator
 from redlang.ir.program import Apply, Cast, Expr, Literal
 from redlang.ir.types import BOOL, F32, F64, I64, U64, DType, Type, compute_type
@@ -131,6 +131,7 @@ def _meet(operator: Operator, parts: list[Expr], real: DType) -> tuple[list[Expr
     match operator.rule:
         case "arithmetic":
             dtype, weak = promote(types)
+            dtype = computed(operator.name, dtype)
             return _all(parts, dtype), dtype, weak
         case "real":
             dtype, weak = promote(types)
@@ -173,6 +174,7 @@ def _power(parts: list[Expr], real: DType) -> tuple[list[Expr], DType, bool]:
         counts = isinstance(exponent, Literal) and exponent.value >= 0
         if not counts:
             dtype, weak = real, True
+    dtype = computed("pow", dtype)
     return _all(parts, dtype), dtype, weak
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias, assert_never
 
 from redlang.ir import walk
-from redlang.ir.operators import OPERATORS, Rule
+from redlang.ir.operators import OPERATORS, SIGNED, Rule
 from redlang.ir.program import (
     Apply,
     Cast,
@@ -50,6 +50,11 @@ def promote(types: Sequence[Type]) -> tuple[DType, bool]:
             return (F64 if F64 in floats else F32), stays_weak
     integers = {dtype for dtype in strong or weak if dtype is not BOOL}
     return (U64 if integers == {U64} else I64), not strong
+
+
+def computed(op: str, dtype: DType) -> DType:
+    """Return the type in which `op` computes where its operands meet in `dtype`."""
+    return I64 if dtype is U64 and op in SIGNED else dtype
 
 
 def literal(
@@ -329,6 +334,7 @@ def _common(op: str, rule: Rule, parts: tuple[Expr, ...]) -> tuple[tuple[Expr, .
             dtype, weak = promote([*types, Type(F32, weak=True)])
         case _:
             assert_never(rule)
+    dtype = computed(op, dtype)
     return tuple(convert(part, dtype) for part in parts), dtype, weak
 
 

@@ -82,6 +82,9 @@ OPERATORS: dict[str, Operator] = {
         Operator("ldexp", 2, "real", public=False),
     )
 }
+SIGNED = frozenset(("add", "sub", "mul", "floordiv", "mod", "pow", "neg"))
+"""Arithmetic of elements that all integers do in int64, and wrap there: a difference of uint64 has
+a sign."""
 
 REDUCTIONS: tuple[str, ...] = (
     "sum",

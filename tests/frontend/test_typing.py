@@ -45,10 +45,17 @@ def test_integers_become_i64_on_load(dtype):
     assert computed("x + 1", f'x: "{dtype}[n]"') == "i64"
 
 
-def test_u64_stays():
-    assert computed("x + 1", 'x: "u64[n]"') == "u64"
-    assert stored("sum[n](x)", 'x: "u64[n]"') == "u64"
-    assert computed("x + y", 'x: "u64[n]", y: "i32[n]"') == "i64"
+def test_u64_is_ordered_and_adds_up_as_it_is():
+    kept = ["maximum(x, 2)", "clip(x, 0, 7)", "where(x > 1, x, 3)", "abs(x)", "x & 1"]
+    assert {computed(expression, 'x: "u64[n]"') for expression in kept} == {"u64"}
+    reductions = ["sum[n](x)", "prod[n](x)", "max[n](x)", "min[n](x)"]
+    assert {stored(expression, 'x: "u64[n]"') for expression in reductions} == {"u64"}
+
+
+@pytest.mark.parametrize("expression", ["x + 1", "x - x", "2 * x", "x // 3", "x % 3", "-x", "x**2"])
+def test_arithmetic_of_u64_is_that_of_all_integers(expression):
+    assert computed(expression, 'x: "u64[n]"') == "i64"
+    assert stored(f"sum[n]({expression})", 'x: "u64[n]"') == "i64"
 
 
 def test_only_a_cast_that_the_user_wrote_rounds():
@@ -168,7 +175,7 @@ def test_negative_zero_is_not_folded():
 
 
 def test_integer_literals_fit_their_type():
-    assert computed("x + 18446744073709551615", 'x: "u64[n]"') == "u64"
+    assert computed("minimum(x, 18446744073709551615)", 'x: "u64[n]"') == "u64"
     problem, _ = mistake("return x + 1" + "0" * 400, 'x: "n"')
     assert problem == "the literal is too large for f32"
 

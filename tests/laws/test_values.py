@@ -129,3 +129,63 @@ def test_what_underflows_is_ordered_by_its_logits():
     )
     x = f32(0, -900, -800)[np.newaxis]
     gives(kernel, (x,), (f32(1, 0)[np.newaxis], ints(0, 2)[np.newaxis], ints(0)))
+
+
+def uints(*values):
+    return np.array(values, np.uint64)
+
+
+def test_arithmetic_of_uint64_is_that_of_int64():
+    kernel = redlang.compile(
+        'def f(x: "u64[n]", y: "u64[n]") -> ("n", "n", "n", "n", "n", "n", "n"):\n'
+        "    return x + y, x - y, x * y, x // y, x % y, -x, x ** 2"
+    )
+    x, y = uints(1, 7, 2**63, 2**64 - 1, 5), uints(2, 3, 1, 2, 0)
+    expected = (
+        ints(3, 10, LEAST + 1, 1, 5),
+        ints(-1, 4, 2**63 - 1, -3, 5),
+        ints(2, 21, LEAST, -2, 0),
+        ints(0, 2, LEAST, -1, 0),
+        ints(1, 1, 0, 1, 0),
+        ints(-1, -7, LEAST, 1, -5),
+        ints(1, 49, 0, 1, 25),
+    )
+    gives(kernel, (x, y), expected)
+
+
+def test_uint64_is_ordered_and_adds_up_as_it_is():
+    kernel = redlang.compile(
+        'def f(x: "u64[n]") -> ("", "", "", "", "", "j", "j", "n", "n"):\n'
+        "    v, i = topk[n:j](x, 2)\n"
+        "    return sum[n](x), prod[n](x), max[n](x), argmax[n](x), argmin[n](x), v, i, x > 9, "
+        "clip(x, 2, 9)"
+    )
+    expected = (
+        np.uint64(2**63 + 12),
+        np.uint64(7 * (2**63 + 4) % 2**64),
+        np.uint64(2**63 + 4),
+        np.int64(2),
+        np.int64(0),
+        uints(2**63 + 4, 7),
+        ints(2, 1),
+        np.array([False, False, True]),
+        uints(2, 7, 9),
+    )
+    gives(kernel, (uints(1, 7, 2**63 + 4),), expected)
+
+
+def test_a_softmax_of_uint64_has_negative_exponents():
+    kernel = redlang.compile(
+        'def f(x: "m n") -> "m n": return std.softmax[n](x)', names={"std": redlang.std}
+    )
+    weights = np.exp([-2.0, -1.0, 0.0]) / np.exp([-2.0, -1.0, 0.0]).sum()
+    gives(kernel, (uints(1, 2, 3)[np.newaxis],), weights[np.newaxis].astype(np.float32))
+
+
+def test_a_maximum_of_uint64_that_wrap_is_taken_after_that():
+    kernel = redlang.compile(
+        'def f(x: "u64[n]", y: "i64[n]") -> ("", ""):\n'
+        "    r = sum[n](y)\n"
+        "    return max[n](minimum(x, r)), max[n](x + r)"
+    )
+    gives(kernel, (uints(3, 2**64 - 4), ints(0, 9)), (np.int64(3), np.int64(12)))
