@@ -90,7 +90,7 @@ class Definition:
             KernelSyntaxError: The text is no definition of redlang.
         """
         if self._syntax is None:
-            self._syntax, self._receiver = pipeline.parse(self.source, self.axes)
+            self._syntax, self._receiver = pipeline.parse(self.source, self.axes, decorated=True)
         return self._syntax
 
     @property

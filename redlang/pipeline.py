@@ -48,12 +48,15 @@ def capture(target: object) -> SourceText:
     return captured(target)
 
 
-def parse(source: SourceText, axes: str | None = None) -> tuple[Syntax, str | None]:
+def parse(
+    source: SourceText, axes: str | None = None, *, decorated: bool = False
+) -> tuple[Syntax, str | None]:
     """Return the syntax of a definition, and the name of its receiver if it is a method.
 
     Args:
         source: The text.
         axes: A macro's axis parameters, where no decorator in the text says them.
+        decorated: Whether Python has run the decorators.
 
     Raises:
         KernelSyntaxError: The text is no definition.
@@ -64,7 +67,7 @@ def parse(source: SourceText, axes: str | None = None) -> tuple[Syntax, str | No
     from redlang.runtime.cache import disk
 
     warm(disk())
-    syntax = parsed(source)
+    syntax = parsed(source, decorated=decorated)
     if not isinstance(syntax, Function):
         return syntax, None
     said = any(name == "axes" for d in syntax.decorators for name, _ in d.options)

@@ -698,3 +698,38 @@ def test_import_is_light():
         assert not heavy & set(loaded.split())
     # The bar is 60 ms on a machine that does nothing else.
     assert min(runs) < 0.12
+
+
+def noted(*values, **named):
+    return lambda target: target
+
+
+@noted([1, 2], ("a", "b"), *(3,), key={"k": (1,)}, f=lambda x: {y: y for y in x if y})
+@redlang.kernel(fuse=("never", "auto")[0])
+@noted(
+    # a comment with ( and )
+    """text with )
+    over lines""",
+    b"1",
+    1 if X.size else f"{X}",
+)
+@(lambda target: target)
+def total_under_others(x: "m n") -> "m":
+    return sum[n](x)
+
+
+@noted(["a"])
+@redlang.kernel
+def wrong_under_others(x: "m n") -> "m":
+    return sum[k](x)
+
+
+def test_decorators_of_others_take_what_python_admits():
+    np.testing.assert_array_equal(total_under_others(X), X.sum(axis=1))
+    assert total_under_others.options.fuse == "never"
+    with pytest.raises(redlang.AxisError) as caught:
+        wrong_under_others(X)
+    line = inspect.getsourcelines(wrong_under_others.__wrapped__)[1] + 3
+    assert f":{line}:" in str(caught.value)
+    with pytest.raises(redlang.KernelSyntaxError, match="options of a decorator"):
+        redlang.compile('@noted(["a"])\ndef f(x: "n") -> "n": return x')

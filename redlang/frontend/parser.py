@@ -11,6 +11,7 @@ import hashlib
 import io
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -21,7 +22,9 @@ from lark.lark import PostLex
 
 from redlang.errors import report
 from redlang.frontend.build import Builder
+from redlang.frontend.lines import logical_lines
 from redlang.frontend.mistakes import explain
+from redlang.frontend.pythons import python_tree
 from redlang.frontend.reading import Node, Refusal, Start
 from redlang.source import Span
 
@@ -38,8 +41,13 @@ _WORD = re.compile(r"\w+")
 _BLANK_END = re.compile(r"\s*(#[^\n]*)?\Z")
 
 
-def parse(source: SourceText) -> Syntax:
+def parse(source: SourceText, *, decorated: bool = False) -> Syntax:
     """Return the kernel, macro or monoid that `source` defines.
+
+    Args:
+        source: The text.
+        decorated: Whether Python has run the decorators, so that any that the grammar does not
+            know are none of its business.
 
     Raises:
         KernelSyntaxError: The text is not a definition of redlang; all mistakes that could be
@@ -51,12 +59,30 @@ def parse(source: SourceText) -> Syntax:
         builder.note("the text holds a NUL character", "remove it", Span(nul, nul + 1))
         report(builder.mistakes, source)
     try:
-        syntax = builder.definition(read("definition", source.text))
+        node = read("definition", source.text)
     except Refusal as refusal:
-        report(explain(source.text, refusal, read), source)
-        raise
+        own = _without_foreign(source.text) if decorated else source.text
+        if own == source.text:
+            report(explain(source.text, refusal, read), source)
+            raise
+        return parse(replace(source, text=own))
+    syntax = builder.definition(node)
     report(builder.mistakes, source)
     return syntax
+
+
+def _without_foreign(text: str) -> str:
+    """Return the text with spaces for decorators that Python reads and the grammar does not."""
+    own = text
+    for line in logical_lines(text):
+        decorator = text[line.start : line.stop]
+        if decorator.startswith("@") and python_tree(f"{decorator}\ndef f(): pass") is not None:
+            try:
+                read("definition", f"{decorator}\ndef f(): return 0")
+            except Refusal:
+                blank = re.sub(r"[^\n]", " ", decorator)
+                own = own[: line.start] + blank + own[line.stop :]
+    return own
 
 
 def read(start: Start, text: str) -> Node:
