@@ -161,13 +161,20 @@ class _Binding:
         product = prod(self.extents[axis] for axis in dim.axes)
         if product != length:
             parts = " times ".join(f"{axis} = {self.extents[axis]}" for axis in dim.axes) or "1"
+            said = [
+                f"{self.origin[a]} has {a} = {self.extents[a]}" for a in self._given(dim, param)
+            ]
             raise ArgumentError(
                 f"{param.name} has extent {length} in its dimension {number}, {whole_name(dim)}, "
-                f"which is {parts}",
-                hint=f"it must be {product} in this call",
+                f"which must be {product}: {parts}",
+                hint=f"{', '.join(said)}: " * bool(said) + "an axis has one extent in a call",
                 span=param.span,
             )
         return True
+
+    def _given(self, dim: Dim, param: ArrayParam) -> list[str]:
+        """Return the axes of a dimension whose extents other arrays have decided."""
+        return [axis for axis in dim.axes if self.origin.get(axis, param.name) != param.name]
 
     def solve(self) -> bool:
         """Evaluate what axes are declared as, where all terms are known; return whether any was."""

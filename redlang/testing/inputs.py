@@ -15,8 +15,12 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from redlang.errors import RedlangError
 from redlang.frontend import syntax
+from redlang.frontend.draft import Signature
 from redlang.frontend.scope import Callee
+from redlang.ir.program import Reduce
+from redlang.ir.types import DTYPES
 from redlang.kernel import Kernel
 
 Array = NDArray[Any]
@@ -47,11 +51,12 @@ def inputs(
 
     Args:
         kernel: Whose signature to fill. Extents agree wherever an axis appears.
-        extents: Extents of some axes, or strategies for them; the others are small.
+        extents: Extents of some axes, or strategies for them; the others are small, and long enough
+            for what the kernel reads by literals and for its top-k lists.
         dtype: Element type of arrays that the annotation leaves open.
         special: Whether NaN, infinities and signed zeros appear now and then.
     """
-    return _inputs(kernel, dict(extents or {}), dtype, special)
+    return _inputs(kernel, dict(extents or {}), _least(kernel, dtype), dtype, special)
 
 
 @st.composite
@@ -59,17 +64,18 @@ def _inputs(
     draw: st.DrawFn,
     kernel: Kernel,
     extents: dict[str, int | st.SearchStrategy[int]],
+    least: dict[str, int],
     dtype: str,
     special: bool,
 ) -> dict[str, Any]:
-    known: dict[str, int] = {}
+    known = _fixed(kernel)
     arguments: dict[str, Any] = {}
     for parameter in parameters(kernel):
         annotation = parameter.annotation
         if isinstance(annotation, syntax.ScalarAnnotation):
             arguments[parameter.name] = draw(_SCALARS[annotation.kind])
         elif annotation is not None:
-            shape = tuple(_extent(draw, dim, extents, known) for dim in annotation.dims)
+            shape = tuple(_extent(draw, dim, extents, known, least) for dim in annotation.dims)
             element = annotation.dtype or dtype
             arguments[parameter.name] = draw(arrays(shape, element, special=special))
     return arguments
@@ -89,22 +95,68 @@ def parameters(kernel: Kernel) -> Sequence[syntax.Parameter]:
     return entity.syntax.parameters
 
 
+def _fixed(kernel: Kernel) -> dict[str, int]:
+    """Return the extents that the signature gives, each for every place of its axis."""
+    return {
+        axis.name: axis.extent
+        for parameter in parameters(kernel)
+        if isinstance(parameter.annotation, syntax.ArrayAnnotation)
+        for dim in parameter.annotation.dims
+        for axis in dim.axes
+        if axis.name is not None and axis.extent is not None
+    }
+
+
+def _least(kernel: Kernel, dtype: str) -> dict[str, int]:
+    """Return how many elements the kernel needs along an axis, where that is more than none."""
+    arrays = [p for p in parameters(kernel) if isinstance(p.annotation, syntax.ArrayAnnotation)]
+    signature = Signature({p.name: DTYPES[dtype] for p in arrays if not p.annotation.dtype})
+    try:
+        program = kernel.machine.caller.resolve(signature).program
+    except RedlangError:
+        # It has mistakes, and a call says which.
+        return {}
+    least = {axis.name: axis.least for axis in program.axes}
+    for definition in program.definitions:
+        value = definition.value
+        if isinstance(value, Reduce) and value.k is not None:
+            # One of several axes can be long enough for all of them.
+            first, *others = value.axes
+            least[first] = max(least[first], value.k)
+            least |= {axis: max(least[axis], 1) for axis in others}
+    return {axis: number for axis, number in least.items() if number}
+
+
 def _extent(
     draw: Callable[[st.SearchStrategy[Any]], Any],
     dim: syntax.DimSpec,
     extents: dict[str, int | st.SearchStrategy[int]],
     known: dict[str, int],
+    least: Mapping[str, int],
 ) -> int:
     sizes = []
     for axis in dim.axes:
-        if axis.name is None or axis.extent is not None:
+        if axis.name is None:
             sizes.append(axis.extent or 0)
             continue
         if axis.name not in known:
-            given = extents.get(axis.name, st.sampled_from(EXTENTS))
-            known[axis.name] = given if isinstance(given, int) else draw(given)
+            known[axis.name] = _drawn(draw, extents.get(axis.name), least.get(axis.name, 0))
         sizes.append(known[axis.name])
     return math.prod(sizes)
+
+
+def _drawn(
+    draw: Callable[[st.SearchStrategy[Any]], Any],
+    given: int | st.SearchStrategy[int] | None,
+    least: int,
+) -> int:
+    """Return an extent of `least` or more, as it is given or a small one."""
+    if isinstance(given, int):
+        return given
+    if given is not None:
+        return int(draw(given.filter(lambda extent: extent >= least)))
+    few = [least, *(n for n in EXTENTS if n > least)] if least else EXTENTS
+    return int(draw(st.sampled_from(few)))
 
 
 @st.composite

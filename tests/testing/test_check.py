@@ -30,6 +30,23 @@ def blocks(x: "r (b l=4)", scale: float, shift: int) -> "r b":
     return sum[l](x) * scale + shift
 
 
+@redlang.kernel
+def quantised(x: "b (g r=32)", c: "i8[m (g r)]") -> "b m":
+    return sum[g, r](x * c)
+
+
+@redlang.kernel
+def top(z: "t e") -> ("t j", "t j"):
+    w, i = topk[e:j](std.softmax[e](z), 2)
+    return w / sum[j](w), i
+
+
+@redlang.kernel
+def third(x: "h w", y: "h w") -> ("", "2"):
+    v, _h, _w = topk[h, w](x, 2)
+    return sum[h](y[h, 2]), v
+
+
 class Planted:
     """A kernel that gives something else than its reference."""
 
@@ -51,7 +68,9 @@ def planted(change) -> Any:
     return Planted(variance, change)
 
 
-@pytest.mark.parametrize("kernel", [variance, weighted, best, blocks], ids=lambda k: k.__name__)
+@pytest.mark.parametrize(
+    "kernel", [variance, weighted, best, blocks, top], ids=lambda k: k.__name__
+)
 def test_right_kernels_pass(kernel):
     check(kernel, examples=15)
 
@@ -80,6 +99,19 @@ def test_axes_that_fold():
 def test_inputs_agree_in_their_extents(arguments):
     assert arguments["s"].shape[1] == arguments["v"].shape[0] == 6
     assert arguments["s"].dtype == np.float32
+
+
+@settings(max_examples=30, database=None, deadline=None)
+@given(st.data())
+def test_inputs_are_ones_that_the_kernel_takes(data):
+    arguments = data.draw(inputs(quantised))
+    assert arguments["x"].shape[1] == arguments["c"].shape[1]
+    assert arguments["x"].shape[1] % 32 == 0
+    assert data.draw(inputs(top))["z"].shape[1] >= 2
+    assert data.draw(inputs(top, extents={"e": st.integers(0, 5)}))["z"].shape[1] >= 2
+    shape = data.draw(inputs(third))["x"].shape
+    assert shape[0] >= 2
+    assert shape[1] >= 3
 
 
 def test_single_laws_can_be_tried_alone():
