@@ -28,7 +28,7 @@ class Place:
     """One register of a fragment.
 
     Attributes:
-        half: 0 for the thread's upper row, 1 for the lower one, 8 rows below.
+        half: 0 for the thread's upper row, 1 for the lower one, 8 rows below, and so on.
         block: Which eight columns.
         place: Which of the two neighbours.
     """
@@ -45,10 +45,10 @@ class Place:
         """Return the column of this register in a thread of the warp group."""
         return 8 * self.block + thread % 4 * 2 + self.place
 
-    def index(self, columns: int, *, rows_first: bool) -> int:
-        """Return where a fragment of `columns` columns holds this element."""
+    def index(self, columns: int, *, rows_first: bool, halves: int = 2) -> int:
+        """Return where a fragment of `columns` columns and `halves` rows holds this element."""
         along = 2 * self.block + self.place
-        return self.half * (columns // 4) + along if rows_first else along * 2 + self.half
+        return self.half * (columns // 4) + along if rows_first else along * halves + self.half
 
 
 def accumulators(columns: int) -> list[Place]:
@@ -76,7 +76,7 @@ def left_operands(columns: int) -> list[tuple[Place, Place]]:
 
 @dataclass(frozen=True, slots=True)
 class SharedTile:
-    """A tile of 16-bit elements in shared memory, as tensor copies write and wgmma reads it.
+    """A tile in shared memory, as tensor copies write and wgmma and ldmatrix read it.
 
     The tile is cut along its *inner* axis, along which elements are adjacent in global memory, into
     blocks of `span` bytes; a block holds `rows` lines of the other axis one after another, with its
@@ -87,12 +87,14 @@ class SharedTile:
         inner: Elements of the inner axis, padded to whole blocks.
         contracted: Whether the inner axis is the contracted one.
         span: Bytes of a line: 128, 64 or 32.
+        size: Bytes of an element.
     """
 
     rows: int
     inner: int
     contracted: bool
     span: int = 128
+    size: int = 2
 
     def __post_init__(self) -> None:
         """Check what hardware asks for."""
@@ -103,7 +105,7 @@ class SharedTile:
     @property
     def width(self) -> int:
         """Return the elements of a line."""
-        return self.span // 2
+        return self.span // self.size
 
     @property
     def blocks(self) -> int:
@@ -146,7 +148,7 @@ class SharedTile:
 
     def address(self, line: int, place: int) -> int:
         """Return the byte where element `place` of the inner axis of a line lies."""
-        block, within = divmod(place * 2, self.span)
+        block, within = divmod(place * self.size, self.span)
         start = block * self.block_bytes + line * self.span + within
         # The number of the 16-byte piece is xored with that of the 128-byte row that it is in.
         mask = self.span // 16 - 1

@@ -1,22 +1,32 @@
 """How the matrix products of a unit lie on warp groups: rows, columns, stages.
 
+Products are computed by a *unit* of instructions:
+
+    wgmma   warp groups of 64 rows that read operands from shared memory; Hopper only
+    mma     warps of 16 or 32 rows that read operands through registers; every GPU from 8.0 on
+    fma     plain multiply-adds of f32, 32 rows a warp
+
 One *row tile* of 64 rows a warp group holds the accumulators of every product of the kernel; the
 row axes share it, the last one varying fastest. Column axes lie along the registers and the four
-lanes of a quad. The last threads of a block, the producer, bring operands into shared memory.
+lanes of a quad (`fma`: eight lanes). For `wgmma` the last threads of a block, the producer, bring
+operands into shared memory; else all threads do.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import Literal, TypeAlias
 
 from redlang.schedule.fragments import GROUP_ROWS, WARP
 from redlang.schedule.threads import Spread, ThreadPlan
 
+MatrixUnitName: TypeAlias = Literal["wgmma", "mma", "fma"]
+
 GROUP_THREADS = 128
-_QUAD_BITS = 2
 _LANE_BITS = 5
-_WARP_ROW_BITS = 4
+_COLUMN_BITS: dict[MatrixUnitName, int] = {"wgmma": 2, "mma": 2, "fma": 3}
+"""Bits of a lane's number that count along columns; the others count along rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +45,9 @@ class MatrixPlan:
         persistent: Whether as many blocks as the device holds run through all units, so that the
             next unit's operands arrive while one ends.
         staged: Whether results leave through shared memory.
+        unit: The instructions of products.
+        warp_rows: Rows that one warp holds.
+        wide: Column axes of which `fma` gives each lane four neighbours, not one.
     """
 
     rows: tuple[tuple[str, int], ...]
@@ -44,13 +57,16 @@ class MatrixPlan:
     turns: bool = False
     persistent: bool = False
     staged: bool = False
+    unit: MatrixUnitName = "wgmma"
+    warp_rows: int = 16
+    wide: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check that rows fill warp groups and can be told apart by bits."""
         for axis, tile in self.rows:
             if axis != self.rows[0][0] and tile & (tile - 1):
                 raise ValueError(f"{tile} rows along {axis}: no power of two")
-        if self.tile_rows % GROUP_ROWS:
+        if self.tile_rows % (GROUP_ROWS if self.unit == "wgmma" else self.warp_rows):
             raise ValueError(f"{self.tile_rows} rows in a tile")
 
     @property
@@ -66,6 +82,8 @@ class MatrixPlan:
     @property
     def threads(self) -> int:
         """Return the threads of a block: the consumers', the producer's warp, the checkers'."""
+        if self.unit != "wgmma":
+            return self.tile_rows // self.warp_rows * WARP
         return self.groups * GROUP_THREADS + (1 + self.checkers) * WARP
 
     @property
@@ -73,25 +91,42 @@ class MatrixPlan:
         """Return the warps that check operands: groups that exchange registers are whole."""
         return 3 if self.groups > 1 else 1
 
+    @property
+    def lanes(self) -> int:
+        """Return the lanes of a warp that share a row."""
+        return 1 << _COLUMN_BITS[self.unit]
+
+    @property
+    def halves(self) -> int:
+        """Return the rows that a thread holds."""
+        return self.warp_rows * self.lanes // WARP
+
+    def neighbours(self, axis: str) -> int:
+        """Return the neighbouring elements of a column axis that a lane holds."""
+        return 2 if self.unit != "fma" else 4 if axis in self.wide else 1
+
     def width(self, axis: str) -> int:
         """Return the padded extent of a row or column axis, 1 for any other."""
         return dict((*self.columns, *self.rows)).get(axis, 1)
 
     def warp(self) -> WarpPlan:
-        """Return how a warp's 16 rows and the columns lie in its lanes and registers."""
+        """Return how a warp's rows and the columns lie in its lanes and registers."""
+        column_bits = _COLUMN_BITS[self.unit]
+        row_bits = self.warp_rows.bit_length() - 1
         spreads = []
         bits: dict[str, tuple[int, ...]] = {}
         used = 0
         for axis, tile in reversed(self.rows):
             size = (tile & -tile).bit_length() - 1
-            own = range(used, min(used + size, _WARP_ROW_BITS))
+            own = range(used, min(used + size, row_bits))
             used += size
-            lanes = [bit for bit in own if bit < _WARP_ROW_BITS - 1]
-            bits[axis] = tuple(bit + _QUAD_BITS for bit in lanes)
+            lanes = [bit for bit in own if bit < _LANE_BITS - column_bits]
+            bits[axis] = tuple(bit + column_bits for bit in lanes)
             spreads.append(Spread(axis, 1 << len(own) >> len(lanes), 1 << len(lanes)))
         for axis, width in self.columns:
-            bits[axis] = tuple(range(_QUAD_BITS))
-            spreads.append(Spread(axis, width // 8, 4, 2))
+            bits[axis] = tuple(range(column_bits))
+            own_width = self.neighbours(axis)
+            spreads.append(Spread(axis, width // (own_width * self.lanes), self.lanes, own_width))
         return WarpPlan(tuple(spreads), places=tuple(bits.items()))
 
 

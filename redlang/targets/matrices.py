@@ -13,7 +13,8 @@ from redlang.targets.numba_cuda import types
 from redlang.targets.ptx.across import combined, packed_states, state_kinds, states_type
 from redlang.targets.ptx.barriers import named_arrive, named_barrier, warp_barrier
 from redlang.targets.ptx.calls import body_of
-from redlang.targets.ptx.checks import checked, noted, spoiled
+from redlang.targets.ptx.checks import Fragment, checked, cleaned, noted, spoiled
+from redlang.targets.ptx.cp_async import any_thread, copy_pieces, pieces_arrived, pieces_commit
 from redlang.targets.ptx.fragments import stage
 from redlang.targets.ptx.inline import (
     I32,
@@ -28,6 +29,7 @@ from redlang.targets.ptx.inline import (
     pack,
     unpack,
 )
+from redlang.targets.ptx.mma import WarpProduct, warp_operand, warp_product
 from redlang.targets.ptx.shared import base
 from redlang.targets.ptx.tma import (
     barrier_arrive,
@@ -175,8 +177,11 @@ power_of_two = define_generic("power_of_two", 1, _weight)
 
 
 __all__ = [
+    "Fragment",
     "Product",
     "SharedTile",
+    "WarpProduct",
+    "any_thread",
     "barrier_arrive",
     "barrier_begin",
     "barrier_expect",
@@ -184,10 +189,12 @@ __all__ = [
     "barriers_begun",
     "checked",
     "claim_registers",
+    "cleaned",
     "copies_commit",
     "copies_read",
     "copy_in",
     "copy_out",
+    "copy_pieces",
     "fold",
     "larger",
     "named_arrive",
@@ -195,6 +202,8 @@ __all__ = [
     "noted",
     "opaque",
     "operand",
+    "pieces_arrived",
+    "pieces_commit",
     "power_of_two",
     "prefetch_map",
     "product",
@@ -205,6 +214,8 @@ __all__ = [
     "stage",
     "wait",
     "warp_barrier",
+    "warp_operand",
+    "warp_product",
     "warp_uniform",
     "zeros",
 ]

@@ -55,14 +55,18 @@ def emit(loops: Loops, kernel: Kernel, plan: MatrixPlan, classes: Classes) -> Ma
     Raises:
         UnsuitedError: The kernel does what matrix tiles do not; the reason is the message.
     """
-    return _Emitter(loops, kernel, plan, classes).run()
+    return Emitter(loops, kernel, plan, classes).run()
 
 
-class _Emitter:
+class Emitter:
+    """Writes one kernel; `consumer_type` writes what a warp group does."""
+
+    consumer_type: type[Consumer] = Consumer
+
     def __init__(self, loops: Loops, kernel: Kernel, plan: MatrixPlan, classes: Classes) -> None:
         self.kernel = _with_conditions(kernel)
         self.plan = plan
-        self.consumer = Consumer(loops, self.kernel, plan, classes)
+        self.consumer = self.consumer_type(loops, self.kernel, plan, classes)
         self.frame = self.consumer.frame
         self.roles = Roles(loops, self.kernel, plan, classes)
         self.loops = [s for s in self.kernel.body if isinstance(s, Loop)]
@@ -75,7 +79,7 @@ class _Emitter:
     def run(self) -> MatrixText:
         """Write preamble, producer and consumers."""
         frame, consumer = self.frame, self.consumer
-        operands = list(dict.fromkeys(_operands(self.works.values())))
+        operands = list(dict.fromkeys(operands_of(self.works.values())))
         consumer.works = self.works
         consumer.block_whole = self._whole
         consumer.last_reads = self._last_reads()
@@ -100,7 +104,7 @@ class _Emitter:
         """Return the last loop that reads each operand that the whole unit uses."""
         found: dict[Operand, Loop] = {}
         for loop in self.loops:
-            for operand in _operands([self.works[id(loop)]]):
+            for operand in operands_of([self.works[id(loop)]]):
                 if operand.loop is None:
                     found[operand] = loop
         return found
@@ -247,7 +251,7 @@ class _Emitter:
             start, stop = self.consumer.ends[id(loop)]
             first = frame.first(loop.axis)
             lines += [f"{first} = {start}", f"while {first} < {stop}:"]
-            for operand in dict.fromkeys(_operands([self.works[id(loop)]])):
+            for operand in dict.fromkeys(operands_of([self.works[id(loop)]])):
                 if operand.loop is not None:
                     lines += indented(fill_ring(frame, rings[operand], first))
             lines.append(f"    {first} = {first} + {loop.tile}")
@@ -284,7 +288,7 @@ class _Emitter:
             start, stop = self.consumer.ends[id(loop)]
             first = frame.first(loop.axis)
             with frame.scope([loop.axis]) as scope:
-                for operand in dict.fromkeys(_operands([self.works[id(loop)]])):
+                for operand in dict.fromkeys(operands_of([self.works[id(loop)]])):
                     if operand in self.checked:
                         whole = self._whole(self.checked[operand].contract.condition)
                         ring = self.consumer.shared.rings[operand]
@@ -348,7 +352,7 @@ class _Emitter:
         body = [f"def {frame.entry}({names}):", *indented(lines)]
         return MatrixText(
             entry=frame.entry,
-            source=_with_words(frame.module.text(body)),
+            source=with_words(frame.module.text(body)),
             parameters=tuple(frame.parameters),
             threads=plan.threads,
             min_blocks=plan.min_blocks,
@@ -369,7 +373,7 @@ def consumer_registers(plan: MatrixPlan, kept: int) -> int:
     return min(240, rest // (plan.groups * GROUP_THREADS) // 8 * 8)
 
 
-def _operands(works: Iterable[LoopWork]) -> Iterator[Operand]:
+def operands_of(works: Iterable[LoopWork]) -> Iterator[Operand]:
     for work in works:
         for product in work.products:
             if product.left is not None:
@@ -388,7 +392,7 @@ def _with_conditions(kernel: Kernel) -> Kernel:
     return replace(kernel, body=tuple(body))
 
 
-def _with_words(source: str) -> str:
+def with_words(source: str) -> str:
     """Return a module's text with the words of matrix tiles."""
     line = "from redlang.targets import tiles as t\n"
     return source.replace(line, "from redlang.targets import matrices as w\n" + line, 1)

@@ -109,10 +109,12 @@ def spoil(
         all(frame.order.index(row) < frame.order.index(axis) for row, _ in plan.rows)
         for axis in (product.column, product.over)
     ]
-    make = frame.module.declare(
-        "spoiled",
-        f'w.spoiled("{dtype}", {columns}, {contracted}, {rows_first[0]}, {rows_first[1]})',
-    )
+    parts = [str(columns), str(contracted), *map(str, rows_first)]
+    if plan.unit != "wgmma":
+        widths = map(plan.neighbours, (product.column, product.over))
+        parts += map(str, (plan.halves, plan.lanes, *widths))
+    text = f'w.spoiled("{dtype}", w.Fragment({", ".join(parts)}))'
+    make = frame.module.declare("spoiled", text)
     steps = ", ".join(step(frame, array, axis) for axis in (product.over, product.column))
     left = ", ".join(
         f"t.clamped({frame.parameter(Extent(axis))} - {firsts[axis]})"

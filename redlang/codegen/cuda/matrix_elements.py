@@ -22,7 +22,6 @@ from redlang.schedule import tidy
 from redlang.schedule.bounds import certain
 
 _JOINS = {"sum": "a + b", "max": "maximum(a, b)", "min": "minimum(a, b)"}
-_QUAD = (1, 2)
 
 
 @dataclass(slots=True)
@@ -234,7 +233,8 @@ class MatrixElements(MatrixUnit):
     def _over_quad(self, joined: str, value: Value) -> Value:
         frame = self.frame
         count = frame.size(value.axes)
-        make = frame.module.declare("quad", f"t.lanes({joined}, {count}, {_QUAD})")
+        masks = tuple(1 << bit for bit in range(self.matrix.lanes.bit_length() - 1))
+        make = frame.module.declare("quad", f"t.lanes({joined}, {count}, {masks})")
         return self.values.assign("all", f"{make}({value.text})", value.axes, "f32", frame.depth)
 
     def _lane_state(self, loop: LoopText, statement: Fold) -> str | None:

@@ -1,4 +1,4 @@
-"""Whether a computed operand of a product may be rounded to 16 bits: only where its range fits.
+"""Whether a computed operand of a product may be rounded to its type: only where its range fits.
 
 bfloat16 has the range of f32. In f16 the largest number is 65504; what is proved to stay below it
 is a weight under its own running maximum:
@@ -23,7 +23,7 @@ def fits(contract: Contract, computed: Expr, dtype: str, body: Sequence[Statemen
         dtype: The type that the tensor core reads.
         body: The loop that the product is in.
     """
-    if dtype == "bf16":
+    if dtype in ("bf16", "f32"):
         return True
     values = {s.name: s.value for s in body if isinstance(s, Compute)}
 

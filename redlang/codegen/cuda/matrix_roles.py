@@ -30,14 +30,20 @@ from redlang.ir.loops import (
     Store,
 )
 from redlang.ir.program import ArrayParam, Expr, Index, Load, Ref
-from redlang.ir.types import BF16, F16, F32
+from redlang.ir.types import BF16, F16, F32, DType
 from redlang.schedule import tidy
 from redlang.schedule.fragments import STEP, SharedTile
-from redlang.schedule.matrices import MatrixPlan
+from redlang.schedule.matrices import MatrixPlan, MatrixUnitName
 
 LARGEST_BOX = 256
 LARGEST_RANK = 5
 COPY_ALIGNMENT = 16
+STORED: dict[MatrixUnitName, tuple[DType, ...]] = {
+    "wgmma": (F16, BF16),
+    "mma": (F16, BF16),
+    "fma": (F32,),
+}
+"""What the operands of each unit's products hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +203,7 @@ class Roles:
         axes = [part.axis for part in expr.subscripts if isinstance(part, Index)]
         if len(axes) != len(expr.subscripts) or len(set(axes)) != len(axes):
             raise unsuited(f"{array.name} is read at computed places")
-        if array.dtype not in (F16, BF16):
+        if array.dtype not in STORED[self.plan.unit]:
             raise unsuited(f"{array.name} holds {array.dtype}")
         if tuple(axes) != array.axes:
             raise unsuited(f"{array.name} is read under other axes")
@@ -223,13 +229,16 @@ class Roles:
         else:
             raise unsuited(f"{array.name} is adjacent along {inner}")
         inner_width = _rounded_up(self.plan.width(inner), STEP)
-        span = next(span for span in (128, 64, 32) if inner_width * 2 >= span)
+        size = array.dtype.bytes
+        spans = (128, 64, 32) if self.plan.unit != "fma" else (128,)
+        span = next((span for span in spans if inner_width * size >= span), spans[-1])
         tile_lines = 1
         for axis in lines:
             tile_lines *= self.plan.width(axis)
         if not contracted:
             tile_lines = _rounded_up(tile_lines, STEP)
-        tile = SharedTile(tile_lines, _rounded_up(inner_width, span // 2), contracted, span)
+        width = span // size
+        tile = SharedTile(tile_lines, _rounded_up(inner_width, width), contracted, span, size)
         tiled = [inner, *reversed(lines)]
         steps = self.classes.arrays[array.name].strides
         if any(steps.get(axis) == 0 for axis in tiled):
@@ -238,7 +247,7 @@ class Roles:
         rest = [a for a in reversed(array.axes) if a not in tiled and steps.get(a) != 0]
         if any(self.plan.width(axis) > 1 for axis in rest):
             raise unsuited(f"{array.name} has more tiled axes than a matrix")
-        box = [span // 2, *(self.plan.width(axis) for axis in reversed(lines)), *(1 for _ in rest)]
+        box = [width, *(self.plan.width(axis) for axis in reversed(lines)), *(1 for _ in rest)]
         if len(lines) == 1:
             box[1] = tile_lines
         dims = (*tiled, *rest)

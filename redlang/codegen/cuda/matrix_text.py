@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from redlang.codegen.cuda.kernel_text import Parameter, parameter_code
 from redlang.errors import RedlangError
+from redlang.schedule.fragments import SharedTile
 
 
 class UnsuitedError(RedlangError):
@@ -54,7 +55,7 @@ class MatrixText:
         min_blocks: Blocks to leave registers for on one SM.
         shared_bytes: Dynamic shared memory of a block.
         grid: Axes that units cover and the tile of each, outermost first.
-        path: What computes the products: `wgmma`.
+        path: What computes the products: a unit of `schedule.matrices`.
         units: Units a block.
         segments: The pseudo axis that numbers the blocks which share a unit, or empty.
         persistent: Whether a block runs through several units: then no more blocks are launched
@@ -80,3 +81,10 @@ class MatrixText:
             "map" if isinstance(parameter, TensorMap) else parameter_code(parameter)
             for parameter in self.parameters
         )
+
+
+def tile_text(tile: SharedTile) -> str:
+    """Return text of a shared tile."""
+    span = "" if tile.span == 128 else f", {tile.span}"
+    size = "" if tile.size == 2 else f", size={tile.size}"
+    return f"w.SharedTile({tile.rows}, {tile.inner}, {tile.contracted}{span}{size})"

@@ -12,14 +12,14 @@ from redlang.codegen.cuda.matrix_frame import MatrixFrame
 from redlang.codegen.cuda.matrix_memory import SharedPlan
 from redlang.codegen.cuda.matrix_roles import LoopWork, Multiply, Operand
 from redlang.codegen.cuda.matrix_stores import staged_results, staging_bytes
-from redlang.codegen.cuda.matrix_text import unsuited
+from redlang.codegen.cuda.matrix_text import tile_text, unsuited
 from redlang.codegen.cuda.reducing import Folds
 from redlang.codegen.cuda.values import Values
 from redlang.ir.build import Builder
 from redlang.ir.loops import Contract, Kernel, Loop, Loops, Store
 from redlang.ir.program import Expr
 from redlang.ir.types import F32, Type, compute_type
-from redlang.schedule.fragments import STEP, SharedTile
+from redlang.schedule.fragments import STEP
 from redlang.schedule.matrices import MatrixPlan
 
 
@@ -62,7 +62,7 @@ class MatrixUnit(Unit):
         for axis in self.unit_axes():
             if axis not in self.rows:
                 frame.line(f"{frame.first(axis)} = {frame.block_first(axis)}")
-        frame.line("row = group * 64 + (i32(cuda.threadIdx.x) >> i32(5) & i32(3)) * 16")
+        frame.line(f"row = {self.first_row()}")
         inner = 1
         for axis, tile in reversed(self.matrix.rows):
             number = "row" if inner == 1 else f"(row // {inner})"
@@ -70,6 +70,10 @@ class MatrixUnit(Unit):
                 number = f"({number} & {tile - 1})"
             frame.line(f"{frame.first(axis)} = {frame.block_first(axis)} + i64({number})")
             inner *= tile
+
+    def first_row(self) -> str:
+        """Return text of this warp's first row in the block's tile."""
+        return "group * 64 + (i32(cuda.threadIdx.x) >> i32(5) & i32(3)) * 16"
 
     # Products ---------------------------------------------------------------------------------
 
@@ -201,9 +205,3 @@ class MatrixUnit(Unit):
     def contract(self, statement: Contract) -> None:
         """Refuse a product outside of loops."""
         raise unsuited("a product outside of a loop")
-
-
-def tile_text(tile: SharedTile) -> str:
-    """Return text of a shared tile."""
-    span = "" if tile.span == 128 else f", {tile.span}"
-    return f"w.SharedTile({tile.rows}, {tile.inner}, {tile.contracted}{span})"

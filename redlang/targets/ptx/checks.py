@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from llvmlite import ir
 
-from redlang.schedule.fragments import Place
 from redlang.targets.ptx.inline import (
     F32,
     I16,
     I32,
     I64,
+    REGISTER_LETTERS,
     Context,
     Intrinsic,
     NumbaType,
@@ -23,11 +25,10 @@ from redlang.targets.ptx.inline import (
 )
 from redlang.targets.ptx.shared import load_at
 
-EXPONENTS = {"bf16": 0x7F80, "f16": 0x7C00}
+EXPONENTS = {"bf16": 0x7F80, "f16": 0x7C00, "f32": 0x7F800000}
 """The bits of the exponent: all of them set where a number is not finite."""
 _PIECE = 16
 _WORD = 4
-_BOTH = 0x00010001
 _WORD_BITS = 32
 
 
@@ -37,20 +38,54 @@ def checked(dtype: str, size: int, threads: int) -> Intrinsic:
     The note, a word for each warp of the `threads` that share the work, becomes 1 if this warp
     found any, else 0. The loop is one statement: the producer's group has few registers.
     """
-    exponent = EXPONENTS[dtype] * _BOTH
+    lines = [
+        *_search(dtype, size, threads),
+        "bar.warp.sync -1; setp.ne.b32 more, found, 0; vote.sync.any.pred more, more, -1;",
+        "selp.b32 found, 1, 0, more;",
+        f"shr.u32 at, $1, 5; mad.lo.u32 at, at, {_WORD}, $2; st.shared.b32 [at], found;",
+        "fence.proxy.async.shared::cta; bar.warp.sync -1;",
+    ]
+    text = "{ .reg .b32 found; " + " ".join(lines) + " }"
+    kinds = ("u32", "u32", "u32")
+    return instruction("checked", "void", kinds, text, "r,r,r,~{memory}", effect=True)
+
+
+def cleaned(dtype: str, size: int, threads: int) -> Intrinsic:
+    """Return `clean(tile, thread)`: the same, and tell whether this thread found any (i32)."""
+    lines = _search(dtype, size, threads, found="$0", tile="$1", thread="$2")
+    text = "{ " + " ".join(lines) + " }"
+    return instruction("cleaned", "i32", ("u32", "u32"), text, "=&r,r,r,~{memory}", effect=True)
+
+
+def _search(
+    dtype: str,
+    size: int,
+    threads: int,
+    *,
+    found: str = "found",
+    tile: str = "$0",
+    thread: str = "$1",
+) -> list[str]:
+    """Return the loop of a thread over its pieces of a tile."""
+    # A word holds two short elements, or one long one.
+    each = 0x00010001 if EXPONENTS[dtype] < 1 << 16 else 1
+    bits = _WORD_BITS // (2 if each > 1 else 1)
+    exponent = EXPONENTS[dtype] * each
     # Added to an exponent, it carries into the sign's place where all bits are set.
-    lowest = (EXPONENTS[dtype] & -EXPONENTS[dtype]) * _BOTH
+    lowest = (EXPONENTS[dtype] & -EXPONENTS[dtype]) * each
+    ones = (1 << bits) - 1
     words = range(4)
     vector = ", ".join(f"w{i}" for i in words)
     flags = [f"and.b32 f{i}, w{i}, {exponent}; add.u32 f{i}, f{i}, {lowest};" for i in words]
     clean = [
-        f"shr.u32 f{i}, f{i}, 15; and.b32 f{i}, f{i}, {_BOTH}; mul.lo.u32 f{i}, f{i}, 0xFFFF; "
-        f"not.b32 f{i}, f{i}; and.b32 w{i}, w{i}, f{i};"
+        f"shr.u32 f{i}, f{i}, {bits - 1}; and.b32 f{i}, f{i}, {each}; "
+        f"mul.lo.u32 f{i}, f{i}, {ones}; not.b32 f{i}, f{i}; and.b32 w{i}, w{i}, f{i};"
         for i in words
     ]
-    lines = [
-        ".reg .pred more, plain; .reg .b32 at, end, found, any, w<4>, f<4>;",
-        f"mov.b32 found, 0; mad.lo.u32 at, $1, {_PIECE}, $0; add.u32 end, $0, {size};",
+    return [
+        ".reg .pred more, plain; .reg .b32 at, end, any, w<4>, f<4>;",
+        f"mov.b32 {found}, 0; mad.lo.u32 at, {thread}, {_PIECE}, {tile}; "
+        f"add.u32 end, {tile}, {size};",
         "setp.ge.u32 more, at, end; @more bra done${:uid};",
         "again${:uid}:",
         # Quotes inside of a quoted text.
@@ -58,21 +93,14 @@ def checked(dtype: str, size: int, threads: int) -> Intrinsic:
         f"ld.shared.v4.b32 {{{vector}}}, [at];",
         *flags,
         "or.b32 any, f0, f1; or.b32 any, any, f2; or.b32 any, any, f3;",
-        f"and.b32 any, any, {0x8000 * _BOTH}; setp.eq.u32 plain, any, 0;",
+        f"and.b32 any, any, {each << bits - 1}; setp.eq.u32 plain, any, 0;",
         "@plain bra next${:uid};",
         *clean,
-        f"st.shared.v4.b32 [at], {{{vector}}}; mov.b32 found, 1;",
+        f"st.shared.v4.b32 [at], {{{vector}}}; mov.b32 {found}, 1;",
         "next${:uid}:",
         f"add.u32 at, at, {threads * _PIECE}; setp.lt.u32 more, at, end; @more bra again${{:uid}};",
         "done${:uid}:",
-        "bar.warp.sync -1; setp.ne.b32 more, found, 0; vote.sync.any.pred more, more, -1;",
-        "selp.b32 found, 1, 0, more;",
-        f"shr.u32 at, $1, 5; mad.lo.u32 at, at, {_WORD}, $2; st.shared.b32 [at], found;",
-        "fence.proxy.async.shared::cta; bar.warp.sync -1;",
     ]
-    text = "{ " + " ".join(lines) + " }"
-    kinds = ("u32", "u32", "u32")
-    return instruction("checked", "void", kinds, text, "r,r,r,~{memory}", effect=True)
 
 
 def noted(warps: int) -> Intrinsic:
@@ -92,9 +120,42 @@ def noted(warps: int) -> Intrinsic:
     return define("noted", "i32", ("u32",), generate)
 
 
-def spoiled(
-    dtype: str, columns: int, contracted: int, rows_first: bool, visible_first: bool
-) -> Intrinsic:
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """Where a thread's elements of a product lie.
+
+    Attributes:
+        columns: Columns of the result.
+        contracted: Elements of the contracted axis.
+        rows_first: The order of accumulators.
+        visible_first: The order of the computed operand.
+        halves: Rows that a thread holds.
+        lanes: Lanes that share a row.
+        width: Neighbouring columns that a lane has.
+        visible_width: Neighbouring elements of the contracted axis that it has.
+    """
+
+    columns: int
+    contracted: int
+    rows_first: bool
+    visible_first: bool
+    halves: int = 2
+    lanes: int = 4
+    width: int = 2
+    visible_width: int = 2
+
+    def index(self, half: int, column: int) -> int:
+        """Return the accumulator of a row and one of a thread's columns."""
+        each = self.columns // self.lanes
+        return half * each + column if self.rows_first else column * self.halves + half
+
+    def flag(self, half: int, place: int) -> int:
+        """Return the flag of a row and one of a thread's elements of the contracted axis."""
+        each = self.contracted // self.lanes
+        return half * each + place if self.visible_first else place * self.halves + half
+
+
+def spoiled(dtype: str, shape: Fragment) -> Intrinsic:
     """Return a function that makes accumulators NaN where an element is not finite and shows.
 
     Its arguments: the accumulators, the left operand's visibility (1 or 0), the address of the
@@ -102,7 +163,11 @@ def spoiled(
     elements, and how many elements there are along both.
     """
     exponent = EXPONENTS[dtype]
-    count, flags = columns // 2, contracted // 2
+    word = I16 if exponent < 1 << 16 else I32
+    size = word.width // 8
+    each, halves = shape.columns // shape.lanes, range(shape.halves)
+    count, flags = each * shape.halves, shape.contracted // shape.lanes * shape.halves
+    letter = REGISTER_LETTERS[word]
 
     def generate(
         context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
@@ -115,8 +180,8 @@ def spoiled(
         given, visible, first, step, column_step, left, columns_left = values
         shown = unpack(b, visible, flags)
         lane = asm(b, I32, "mov.u32 $0, %laneid;", "=r", [])
-        own = b.mul(b.and_(lane, number(3)), number(2))
-        packed = _packed(b, shown, contracted, visible_first)
+        own = b.mul(b.and_(lane, number(shape.lanes - 1)), number(shape.width))
+        packed = _packed(b, shown, shape)
         before = unpack(b, given, count)
         entry = b.block
         head, body, done = (b.append_basic_block(n) for n in ("spoil", "row", "spoiled"))
@@ -127,26 +192,27 @@ def spoiled(
         held = [b.phi(F32) for _ in before]
         for phi, value in zip(held, before, strict=True):
             phi.add_incoming(value, entry)
-        last = b.select(b.icmp_signed("<", left, number(contracted)), left, number(contracted))
+        limit = number(shape.contracted)
+        last = b.select(b.icmp_signed("<", left, limit), left, limit)
         b.cbranch(b.icmp_signed("<", row, last), body, done)
         b.position_at_end(body)
-        shows = [_bit(b, lane, row, packed[half]) for half in (0, 1)]
-        start = b.add(first, b.mul(b.mul(b.sext(row, I64), step), ir.Constant(I64, 2)))
+        shows = [_bit(b, lane, row, packed[half], shape) for half in halves]
+        start = b.add(first, b.mul(b.mul(b.sext(row, I64), step), ir.Constant(I64, size)))
         found = list(held)
         nan = ir.Constant(F32, float("nan"))
-        for block in range(columns // 8):
-            for x in (0, 1):
-                place = b.add(own, number(8 * block + x))
-                inside = b.icmp_signed("<", place, columns_left)
-                place = b.select(inside, place, number(0))
-                at = b.mul(b.mul(b.sext(place, I64), column_step), ir.Constant(I64, 2))
-                text = "ld.global.nc.b16 $0, [$1];"
-                bits = asm(b, I16, text, "=h,l", [b.add(start, at)], effect=True)
-                bits = b.and_(b.zext(bits, I32), number(exponent))
-                bad = b.and_(b.icmp_unsigned("==", bits, number(exponent)), inside)
-                for half in (0, 1):
-                    index = Place(half, block, x).index(columns, rows_first=rows_first)
-                    found[index] = b.select(b.and_(bad, shows[half]), nan, found[index])
+        for column in range(each):
+            group, x = divmod(column, shape.width)
+            place = b.add(own, number(group * shape.lanes * shape.width + x))
+            inside = b.icmp_signed("<", place, columns_left)
+            place = b.select(inside, place, number(0))
+            at = b.mul(b.mul(b.sext(place, I64), column_step), ir.Constant(I64, size))
+            text = f"ld.global.nc.b{word.width} $0, [$1];"
+            bits = asm(b, word, text, f"={letter},l", [b.add(start, at)], effect=True)
+            bits = b.and_(b.zext(bits, I32) if word is I16 else bits, number(exponent))
+            bad = b.and_(b.icmp_unsigned("==", bits, number(exponent)), inside)
+            for half in halves:
+                index = shape.index(half, column)
+                found[index] = b.select(b.and_(bad, shows[half]), nan, found[index])
         row.add_incoming(b.add(row, number(1)), b.block)
         for phi, value in zip(held, found, strict=True):
             phi.add_incoming(value, b.block)
@@ -159,16 +225,13 @@ def spoiled(
     return define("spoiled", fragment, kinds, generate)
 
 
-def _packed(
-    b: ir.IRBuilder, shown: list[ir.Value], contracted: int, rows_first: bool
-) -> list[list[ir.Value]]:
-    """Return the visibility of a thread's elements as words of bits, for each of its two rows."""
+def _packed(b: ir.IRBuilder, shown: list[ir.Value], shape: Fragment) -> list[list[ir.Value]]:
+    """Return the visibility of a thread's elements as words of bits, for each of its rows."""
     rows = []
-    for half in (0, 1):
+    for half in range(shape.halves):
         words: list[ir.Value] = []
-        for at in range(contracted // 4):
-            block, x = divmod(at, 2)
-            flag = shown[Place(half, block, x).index(contracted, rows_first=rows_first)]
+        for at in range(shape.contracted // shape.lanes):
+            flag = shown[shape.flag(half, at)]
             shifted = b.shl(flag, ir.Constant(I32, at % _WORD_BITS))
             if at % _WORD_BITS:
                 words[-1] = b.or_(words[-1], shifted)
@@ -178,18 +241,23 @@ def _packed(
     return rows
 
 
-def _bit(b: ir.IRBuilder, lane: ir.Value, row: ir.Value, words: list[ir.Value]) -> ir.Value:
-    """Return whether element `row` of the contracted axis shows: some lane of the quad knows."""
+def _bit(
+    b: ir.IRBuilder, lane: ir.Value, row: ir.Value, words: list[ir.Value], shape: Fragment
+) -> ir.Value:
+    """Return whether element `row` of the contracted axis shows: one lane of the row's knows."""
 
     def number(value: int) -> ir.Constant:
         return ir.Constant(I32, value)
 
-    at = b.or_(b.shl(b.lshr(row, number(3)), number(1)), b.and_(row, number(1)))
+    width = shape.visible_width
+    group = b.udiv(row, number(shape.lanes * width))
+    at = b.add(b.mul(group, number(width)), b.and_(row, number(width - 1)))
     word = words[0]
     for place, other in enumerate(words[1:], 1):
         there = b.icmp_unsigned(">=", at, number(place * _WORD_BITS))
         word = b.select(there, other, word)
-    holder = b.or_(b.and_(lane, number(28)), b.and_(b.lshr(row, number(1)), number(3)))
+    others = b.and_(lane, number(_WORD_BITS - shape.lanes))
+    holder = b.or_(others, b.and_(b.udiv(row, number(width)), number(shape.lanes - 1)))
     text = "shfl.sync.idx.b32 $0, $1, $2, 31, -1;"
     found = asm(b, I32, text, "=r,r,r", [word, holder], effect=True)
     bit = b.and_(b.lshr(found, b.and_(at, number(_WORD_BITS - 1))), number(1))

@@ -1,0 +1,86 @@
+"""Loops → a CUDA kernel over matrix tiles for every GPU from 8.0 on: warps that copy and multiply.
+
+There is no producer: all threads of a block start the copies of a tile some tiles ahead, and one
+barrier a tile says both that its elements are there and that the slot of the tile before is free.
+Products are a warp's own, by `mma` or by plain multiply-adds. Everything else (operands, layouts,
+masks, bounds, element work) is what Hopper's kernels do.
+"""
+
+from __future__ import annotations
+
+from redlang.codegen.cuda.kernel_text import Classes
+from redlang.codegen.cuda.matrices import Emitter, operands_of, with_words
+from redlang.codegen.cuda.matrix_checks import checked_operands
+from redlang.codegen.cuda.matrix_memory import share
+from redlang.codegen.cuda.matrix_producer import indented
+from redlang.codegen.cuda.matrix_text import MatrixText, unsuited
+from redlang.codegen.cuda.portable_copies import copy_lines
+from redlang.codegen.cuda.portable_unit import PortableUnit, scratch_tile
+from redlang.ir.loops import Kernel, Loops
+from redlang.schedule.fragments import WARP
+from redlang.schedule.matrices import MatrixPlan
+
+
+def emit(loops: Loops, kernel: Kernel, plan: MatrixPlan, classes: Classes) -> MatrixText:
+    """Return the text of one kernel; arguments and errors as `matrices.emit`."""
+    return _Emitter(loops, kernel, plan, classes).run()
+
+
+class _Emitter(Emitter):
+    """Writes one kernel whose warps do everything."""
+
+    consumer_type = PortableUnit
+    consumer: PortableUnit
+
+    def run(self) -> MatrixText:
+        """Write the kernel."""
+        frame, consumer = self.frame, self.consumer
+        works = list(self.works.values())
+        operands = list(dict.fromkeys(operands_of(works)))
+        checked = checked_operands(works)
+        consumer.works = self.works
+        consumer.block_whole = self._whole
+        consumer.last_loop = self.loops[-1]
+        scratch = 0
+        if self.plan.unit == "fma":
+            late = [product for work in works for product in work.late]
+            tiles = [scratch_tile(self.plan, product) for product in late]
+            scratch = max((tile.bytes for tile in tiles), default=0)
+        warps = self.plan.threads // WARP
+        names = frame.module.names
+        consumer.shared = share(operands, self.plan.stages, scratch * warps, (), names)
+        if any(o.tile.inner * o.tile.size < o.tile.span for o in operands):
+            raise unsuited("lines shorter than their swizzle")
+        consumer.checked = checked
+        with frame.scope([]) as constants, frame.scope([]) as unit:
+            self._block_ranges()
+            consumer.ends = {id(loop): self._ends(loop) for loop in self.loops}
+            with frame.scope(consumer.unit_axes()) as body:
+                consumer.ranges()
+                for operand in operands:
+                    if operand.loop is None:
+                        ring = consumer.shared.rings[operand]
+                        for line in copy_lines(frame, ring, self.plan, f"shared + {ring.start}"):
+                            frame.line(line)
+                consumer.run(self.kernel.body)
+        lines = [
+            "shared = w.shared_base()",
+            "thread = i32(cuda.threadIdx.x)",
+            "lane = i32(thread & i32(31))",
+            "warp = w.warp_uniform(i32(thread >> i32(5)))",
+            *([f"scratch = shared + {consumer.shared.staging} + warp * {scratch}"] * bool(scratch)),
+            *constants.lines,
+            *self._each_unit([*unit.lines, *body.lines]),
+        ]
+        names_text = ", ".join(frame.parameters.values())
+        text = [f"def {frame.entry}({names_text}):", *indented(lines)]
+        return MatrixText(
+            entry=frame.entry,
+            source=with_words(frame.module.text(text)),
+            parameters=tuple(frame.parameters),
+            threads=self.plan.threads,
+            min_blocks=self.plan.min_blocks,
+            shared_bytes=consumer.shared.bytes + frame.shared_bytes,
+            grid=tuple((grid.axis, grid.tile) for grid in self.kernel.grid),
+            path=self.plan.unit,
+        )

@@ -1,0 +1,229 @@
+"""One warp of a portable matrix kernel: its rows, its products, and its loops.
+
+    copies of the first tiles
+    for each tile j:
+        wait for its copies; barrier; start the copies of tile j + stages - 1
+        products of copied operands; element work; products of computed ones
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from redlang.codegen.cuda.frame import Value
+from redlang.codegen.cuda.matrix_checks import spoil
+from redlang.codegen.cuda.matrix_consumer import Consumer
+from redlang.codegen.cuda.matrix_elements import LoopText
+from redlang.codegen.cuda.matrix_memory import Ring
+from redlang.codegen.cuda.matrix_roles import Multiply, Operand
+from redlang.codegen.cuda.matrix_text import tile_text, unsuited
+from redlang.codegen.cuda.matrix_weights import Power
+from redlang.codegen.cuda.portable_copies import copy_lines
+from redlang.ir.loops import Loop
+from redlang.ir.types import F32, Type
+from redlang.schedule import tidy
+from redlang.schedule.fragments import STEP, SharedTile
+from redlang.schedule.matrices import MatrixPlan
+
+_LINE = 32
+"""Elements of f32 in a line of shared memory."""
+
+
+def scratch_tile(plan: MatrixPlan, product: Multiply) -> SharedTile:
+    """Return where a warp puts a computed left operand, for plain multiply-adds."""
+    width = -(-plan.width(product.over) // _LINE) * _LINE
+    return SharedTile(plan.warp_rows, width, True, 128, 4)
+
+
+class PortableUnit(Consumer):
+    """Writes the statements of a block as one warp runs them."""
+
+    last_loop: Loop | None = None
+    checked: Mapping[Operand, Multiply] = {}
+
+    def first_row(self) -> str:
+        """Return text of this warp's first row in the block's tile."""
+        return f"warp * {self.matrix.warp_rows}"
+
+    # Loops ------------------------------------------------------------------------------------
+
+    def loop(self, statement: Loop) -> None:
+        """Write a loop over tiles whose copies are some tiles ahead."""
+        loop = self._prepared(statement, self.works[id(statement)])
+        self.current = loop
+        frame, stages = self.frame, self.matrix.stages
+        first, (start, stop) = frame.first(loop.axis), self.ends[id(statement)]
+        written = frozenset().union(*map(tidy.writes, statement.body))
+        written |= frozenset(s.name for s in loop.elements if isinstance(s, Power))
+        frame.line(f"{first} = {start}")
+        frame.line("stage = i32(0)")
+        for ahead in range(stages - 1):
+            self._start_copies(loop, first, stop, ahead, f"i32({ahead})")
+        with frame.scope([loop.axis], written) as scope:
+            frame.line(f"{self._arrived(stages - 2)}()")
+            frame.line("t.barrier()")
+            self._clean(loop)
+            frame.line(f"slot = i32(stage + i32({stages - 1}))")
+            frame.line(f"slot = i32(slot - i32({stages})) if slot >= i32({stages}) else slot")
+            self._start_copies(loop, first, stop, stages - 1, "slot")
+            for product in loop.work.heads:
+                self.issue(product)
+            self.elements(loop)
+            for tail in loop.work.tails:
+                if isinstance(tail, Multiply):
+                    if tail.left is None:
+                        self.pack(tail)
+                    self.issue(tail)
+                    self._spoil_product(loop, tail)
+                else:
+                    self.statement(tail)
+            frame.line("stage = i32(stage + i32(1))")
+            frame.line(f"stage = i32(0) if stage == i32({stages}) else stage")
+            self._next(loop, first)
+        self.block(f"while {first} < {stop}:", scope.lines)
+        if statement is not self.last_loop or self.matrix.persistent:
+            # What comes next fills the same slots.
+            frame.line("t.barrier()")
+        self.whole_states(loop)
+        self.current = None
+
+    def _arrived(self, pending: int) -> str:
+        return self.frame.module.declare("arrived", f"w.pieces_arrived({pending})")
+
+    def _start_copies(self, loop: LoopText, first: str, stop: str, ahead: int, slot: str) -> None:
+        frame = self.frame
+        lines: list[str] = []
+        for operand in self.looped(loop.work.products):
+            ring = self.shared.rings[operand]
+            lines += copy_lines(frame, ring, self.matrix, _slot(ring, slot), "ahead")
+        frame.line(f"ahead = {first} + {ahead * loop.statement.tile}")
+        self.block(f"if ahead < {stop}:", lines)
+        frame.line("w.pieces_commit()")
+
+    def _clean(self, loop: LoopText) -> None:
+        """Take what is not finite out of tiles that meet absent elements; remember that it was."""
+        frame = self.frame
+        for operand in self.looped(loop.work.products):
+            if operand not in self.checked:
+                continue
+            condition = self.checked[operand].contract.condition
+            assert condition is not None
+            whole = self.block_whole(condition) or "False"
+            dtype = frame.memories[operand.map.array].dtype
+            text = f'w.cleaned("{dtype}", {operand.tile.bytes}, {self.matrix.threads})'
+            make = frame.module.declare("cleaned", text)
+            found = self._found(operand)
+            frame.line(f"{found} = i32(0)")
+            place = self._place(operand)
+            self.block(f"if not {whole}:", [f"{found} = w.any_thread({make}({place}, thread))"])
+
+    def _found(self, operand: Operand) -> str:
+        return self.frame.module.names.of("found", f"{operand.name}_found")
+
+    def _spoil_product(self, loop: LoopText, product: Multiply) -> None:
+        """Make accumulators NaN where an element that was taken out takes part."""
+        condition = product.contract.condition
+        if condition is None:
+            return
+        frame = self.frame
+        value = frame.lookup(product.contract.name)
+        assert value is not None
+        with frame.scope([]) as scope:
+            axes = frame.tile_axes(product.rows.type.axes)
+            visible = self.chosen(loop.axis, axes, condition, ("i32(1)", "i32(0)"), "i32")
+            frame.line(spoil(frame, product, self.matrix, value, visible))
+        self.block(f"if {self._found(product.right)} != i32(0):", scope.lines)
+
+    # Products ---------------------------------------------------------------------------------
+
+    def issue(self, product: Multiply) -> None:
+        """Write a product."""
+        frame = self.frame
+        contract = product.contract
+        width = self.matrix.width(product.column)
+        contracted = -(-self.matrix.width(product.over) // STEP) * STEP
+        plain = self.matrix.unit == "fma"
+        parts = [] if plain else [f'"{product.dtype}"']
+        parts += [str(width), str(contracted), tile_text(product.right.tile)]
+        given: list[str] = []
+        if contract.accumulate:
+            parts.append("accumulate=True")
+            value = frame.lookup(contract.name)
+            assert value is not None
+            given.append(value.text)
+        if product.left is not None:
+            parts.append(f"left={tile_text(product.left.tile)}")
+            given += self._left(product.left)
+        elif plain:
+            parts.append(f"left={tile_text(scratch_tile(self.matrix, product))}")
+            given += ["scratch"]
+        else:
+            given.append(self.packed_name(product))
+        if not self.rows_first(product.column):
+            parts.append("rows_first=False")
+        parts.append(f"halves={self.matrix.halves}")
+        given += [f"w.opaque({self._place(product.right)})", "lane"]
+        kind = ("Plain", "plain") if plain else ("Warp", "warp")
+        text = f"w.{kind[1]}_product(w.{kind[0]}Product({', '.join(parts)}))"
+        make = frame.module.declare("product", text)
+        variable = frame.module.names.of("value", contract.name)
+        self.variables.add(variable)
+        frame.line(f"{variable} = {make}({', '.join(given)})")
+        axes = frame.tile_axes(contract.type.axes)
+        frame.define(contract.name, Value(variable, axes, "f32"))
+
+    def _left(self, operand: Operand) -> list[str]:
+        """Return text of where this warp's rows of a copied operand begin."""
+        tile, rows = operand.tile, self.matrix.warp_rows
+        start = self._place(operand)
+        if tile.contracted:
+            found = [f"w.opaque({start} + warp * {rows * tile.span})"]
+            return found if self.matrix.unit == "fma" else [*found, "u32(0)"]
+        if self.matrix.unit == "fma":
+            raise unsuited(f"{operand.name} has its rows along its lines")
+        width = tile.width
+        block = f"warp * {rows} // {width} * {tile.block_bytes}"
+        return [f"w.opaque({start} + {block})", f"u32(warp * {rows} % {width} * {tile.size})"]
+
+    def _place(self, operand: Operand) -> str:
+        return _slot(self.shared.rings[operand], "stage")
+
+    def pack(self, product: Multiply) -> None:
+        """Round a computed left operand and pack it for its product, or put it where all see it."""
+        frame = self.frame
+        value = self._over(product.rows, Type(F32, product.rows.type.axes))
+        width = self.matrix.width(product.over)
+        rows_first = "" if self.rows_first(product.over) else ", rows_first=False"
+        halves = f", halves={self.matrix.halves}"
+        if self.matrix.unit == "fma":
+            tile = tile_text(scratch_tile(self.matrix, product))
+            make = frame.module.declare("scratch", f"w.plain_operand({width}, {tile}{rows_first}{halves})")
+            frame.line("w.warp_barrier()")
+            frame.line(f"{make}(scratch, {value.text}, lane)")
+            frame.line("w.warp_barrier()")
+            return
+        text = f'w.warp_operand("{product.dtype}", {width}{rows_first}{halves})'
+        make = frame.module.declare("pack", text)
+        frame.line(f"{self.packed_name(product)} = {make}({value.text})")
+
+    def rows_first(self, column: str) -> bool:
+        """Say whether rows come before a column axis in fragments.
+
+        Raises:
+            UnsuitedError: Rows that a thread holds lie on both sides of it, or out of order.
+        """
+        order = self.frame.order
+        held = [axis for axis in self.rows if self.frame.spread(axis).count > 1]
+        places = [order.index(axis) for axis in held]
+        sides = {place < order.index(column) for place in places}
+        if len(sides) > 1 or places != sorted(places):
+            raise unsuited("rows of several axes, in another order than the result's")
+        return sides != {False}
+
+
+def _slot(ring: Ring, slot: str) -> str:
+    """Return text of the address of one slot of a ring."""
+    if ring.stages == 1:
+        return f"shared + {ring.start}"
+    return f"shared + {ring.start} + {slot} * {ring.operand.tile.bytes}"
+

@@ -1,0 +1,176 @@
+"""Tiles into shared memory by `cp.async`: all threads of a block copy pieces of 16 bytes.
+
+A thread writes pieces at its number times 16 bytes and so on; what is swizzled is where it reads.
+What lies outside of the array arrives as zeros.
+
+Sources: PTX ISA, "cp.async" and "bar.red".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llvmlite import ir
+
+from redlang.schedule.fragments import SharedTile
+from redlang.targets.ptx.inline import (
+    I32,
+    I64,
+    VOID,
+    Context,
+    Intrinsic,
+    NumbaType,
+    Values,
+    asm,
+    define,
+    instruction,
+)
+
+_MEMORY = "~{memory}"
+_PIECE = 16
+
+pieces_commit = instruction(
+    "pieces_commit", "void", (), "cp.async.commit_group;", _MEMORY, effect=True
+)
+"""Make a group of the copies that this thread has started."""
+
+any_thread = instruction(
+    "any_thread",
+    "i32",
+    ("i32",),
+    "{ .reg .pred p, q; setp.ne.b32 p, $1, 0; bar.red.or.pred q, 0, p; selp.b32 $0, 1, 0, q; }",
+    f"=r,r,{_MEMORY}",
+    effect=True,
+)
+"""`any_thread(found)`: wait for all threads of the block; 1 if any of them has found something."""
+
+
+def pieces_arrived(pending: int) -> Intrinsic:
+    """Return a statement that waits until at most `pending` groups of copies are under way."""
+    text = f"cp.async.wait_group {pending};"
+    return instruction("pieces_arrived", "void", (), text, _MEMORY, effect=True)
+
+
+def copy_pieces(tile: SharedTile, threads: int, lines: Sequence[int], *, whole: bool) -> Intrinsic:
+    """Return a function that starts the copies of one tile.
+
+    Its arguments: the tile's address in shared memory, the address of its first element, the
+    thread's number, the elements left along the inner axis; then for each axis of lines, slowest
+    first, its stride in bytes and the elements left along it.
+
+    Args:
+        tile: How the tile lies in shared memory.
+        threads: Threads of the block, a multiple of 64.
+        lines: The tile's extent along each axis of lines; all but the first are powers of two.
+        whole: Whether the tile never passes the end of the inner axis.
+    """
+    stride = threads * _PIECE
+    assert stride % (8 * 128) == 0
+    kinds = ["u32", "i64", "i32", "i32", *("i64", "i32") * len(lines)]
+    mask = tile.span // _PIECE - 1
+
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
+        b = builder
+
+        def number(value: int) -> ir.Constant:
+            return ir.Constant(I32, value)
+
+        target, source, thread, inner, *rest = values
+        steps, left = rest[::2], rest[1::2]
+        own = b.mul(thread, number(_PIECE))
+        target = b.add(target, own)
+        turned = b.xor(own, b.shl(b.and_(b.lshr(own, number(7)), number(mask)), number(4)))
+        line = b.udiv(turned, number(tile.span))
+        within = b.and_(turned, number(tile.span - 1))
+        source = b.add(source, b.zext(within, I64))
+        ends = _Ends(b, lines, steps, left)
+        rounds = -(-tile.block_bytes // stride)
+        bytes_left = b.sub(b.mul(inner, number(tile.size)), within)
+        for turn in range(rounds):
+            start, there = ends.line(line, turn * stride // tile.span)
+            start = b.add(source, start)
+            inside = b.icmp_unsigned("<", own, number(tile.block_bytes - turn * stride))
+            last = turn == rounds - 1 and tile.block_bytes % stride != 0
+            for block in range(tile.blocks):
+                size: ir.Value = number(_PIECE)
+                if not whole:
+                    size = _clipped(b, b.sub(bytes_left, number(block * tile.span)))
+                size = b.select(there, size, number(0))
+                place = b.add(target, number(block * tile.block_bytes + turn * stride))
+                begin = b.add(start, ir.Constant(I64, block * tile.span))
+                _copy(b, place, begin, size, inside if last else None)
+        return context.get_dummy_value()
+
+    return define("copy_pieces", "void", kinds, generate)
+
+
+class _Ends:
+    """Where a line begins in global memory, and whether there is one."""
+
+    def __init__(
+        self,
+        builder: ir.IRBuilder,
+        lines: Sequence[int],
+        steps: Sequence[ir.Value],
+        left: Sequence[ir.Value],
+    ) -> None:
+        self.builder = builder
+        self.lines = lines
+        self.steps = steps
+        self.left = left
+
+    def line(self, line: ir.Value, further: int) -> tuple[ir.Value, ir.Value]:
+        """Return bytes from the tile's start, and whether the line lies inside all axes."""
+        b = self.builder
+        if len(self.lines) == 1:
+            # Constant strides apart: one multiplication for the thread, additions after it.
+            step = self.steps[0]
+            start = b.mul(b.zext(line, I64), step)
+            start = b.add(start, b.mul(step, ir.Constant(I64, further)))
+            end = b.select(
+                b.icmp_signed("<", self.left[0], ir.Constant(I32, self.lines[0])),
+                self.left[0],
+                ir.Constant(I32, self.lines[0]),
+            )
+            return start, b.icmp_signed(">", b.sub(end, line), ir.Constant(I32, further))
+        rest = b.add(line, ir.Constant(I32, further))
+        start = ir.Constant(I64, 0)
+        there = ir.Constant(ir.IntType(1), 1)
+        for number in reversed(range(len(self.lines))):
+            place = rest
+            if number:
+                place = b.and_(rest, ir.Constant(I32, self.lines[number] - 1))
+                rest = b.udiv(rest, ir.Constant(I32, self.lines[number]))
+            else:
+                limit = ir.Constant(I32, self.lines[0])
+                there = b.and_(there, b.icmp_signed("<", place, limit))
+            start = b.add(start, b.mul(b.zext(place, I64), self.steps[number]))
+            there = b.and_(there, b.icmp_signed("<", place, self.left[number]))
+        return start, there
+
+
+def _clipped(builder: ir.IRBuilder, size: ir.Value) -> ir.Value:
+    """Return a number of bytes between 0 and 16."""
+    for bound, sign in ((0, "<"), (_PIECE, ">")):
+        limit = ir.Constant(I32, bound)
+        size = builder.select(builder.icmp_signed(sign, size, limit), limit, size)
+    return size
+
+
+def _copy(
+    builder: ir.IRBuilder,
+    target: ir.Value,
+    source: ir.Value,
+    size: ir.Value,
+    whether: ir.Value | None,
+) -> None:
+    text = "cp.async.cg.shared.global.L2::128B [$0], [$1], 16, $2;"
+    constraints = f"r,l,r,{_MEMORY}"
+    arguments = [target, source, size]
+    if whether is not None:
+        text = "{ .reg .pred p; setp.ne.b32 p, $3, 0; @p " + text + " }"
+        constraints = f"r,l,r,r,{_MEMORY}"
+        arguments.append(builder.zext(whether, I32))
+    asm(builder, VOID, text, constraints, arguments, effect=True)
