@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, overload
 from redlang import inspection, pipeline
 from redlang.definition import Definition
 from redlang.errors import ArgumentError
-from redlang.options import Contract, Fuse, Options, Rounding
+from redlang.options import Contract, Fuse, Instructions, Options, Rounding
 
 if TYPE_CHECKING:
     from redlang.explanation import Explanation
@@ -314,6 +314,7 @@ def kernel(
     contract: Contract = "auto",
     rounding: Rounding = "exact",
     tune: bool = False,
+    instructions: Instructions = "auto",
 ) -> Callable[[Callable[..., Any]], Kernel]: ...
 
 
@@ -324,6 +325,7 @@ def kernel(
     contract: Contract = "auto",
     rounding: Rounding = "exact",
     tune: bool = False,
+    instructions: Instructions = "auto",
 ) -> Kernel | Callable[[Callable[..., Any]], Kernel]:
     """Make a kernel of a function; its body is redlang's language and never run by Python.
 
@@ -338,11 +340,13 @@ def kernel(
             yet, and `explain` says so.
         tune: Whether the first call for a class of extents measures a few plans and keeps the
             fastest, instead of trusting the model.
+        instructions: `portable` keeps matrix products to instructions that every GPU from 8.0 on
+            has; `auto` takes the fastest that the device has.
 
     Raises:
         ValueError: An option has a value that it does not take.
     """
-    options = Options(fuse, contract, rounding, tune)
+    options = Options(fuse, contract, rounding, tune, instructions)
 
     def decorate(function: Callable[..., Any]) -> Kernel:
         _require_callable(function, "kernel")
@@ -393,6 +397,7 @@ def compile(
     contract: Contract = "auto",
     rounding: Rounding = "exact",
     tune: bool = False,
+    instructions: Instructions = "auto",
 ) -> Kernel:
     """Return the kernel that `text` defines.
 
@@ -403,6 +408,7 @@ def compile(
         contract: See there.
         rounding: See there.
         tune: See there.
+        instructions: See there.
 
     Raises:
         KernelSyntaxError: The text is no kernel.
@@ -421,4 +427,5 @@ def compile(
         )
     source, syntax, written = pipeline.read_text(text)
     definition = Definition(syntax.name, source, names=names, syntax=syntax)
-    return Kernel(definition, options=replace(Options(fuse, contract, rounding, tune), **written))
+    options = Options(fuse, contract, rounding, tune, instructions)
+    return Kernel(definition, options=replace(options, **written))

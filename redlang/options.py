@@ -8,12 +8,14 @@ from typing import Literal, get_args
 Fuse = Literal["auto", "always", "never", "require"]
 Contract = Literal["auto", "f32"]
 Rounding = Literal["exact", "running"]
+Instructions = Literal["auto", "portable"]
 
 _CHOICES: dict[str, tuple[object, ...]] = {
     "fuse": get_args(Fuse),
     "contract": get_args(Contract),
     "rounding": get_args(Rounding),
     "tune": (False, True),
+    "instructions": get_args(Instructions),
 }
 
 
@@ -31,12 +33,15 @@ class Options:
             yet, and `explain` says so.
         tune: Whether the first call for a class of extents measures a few plans and keeps the
             fastest, instead of trusting the model.
+        instructions: `portable` keeps matrix products to instructions that every GPU from 8.0 on
+            has; `auto` takes the fastest that the device has.
     """
 
     fuse: Fuse = "auto"
     contract: Contract = "auto"
     rounding: Rounding = "exact"
     tune: bool = False
+    instructions: Instructions = "auto"
 
     def __post_init__(self) -> None:
         """Check every option.

@@ -347,7 +347,10 @@ def _text(
 ) -> KernelText | MatrixText:
     """Return the text of one part: matrix tiles where they suit it, element tiles for the rest."""
     if part.matrix is not None:
-        from redlang.codegen.cuda.matrices import emit as emit_matrix  # noqa: PLC0415
+        if part.matrix.unit == "wgmma":
+            from redlang.codegen.cuda.matrices import emit as emit_matrix  # noqa: PLC0415
+        else:
+            from redlang.codegen.cuda.portable import emit as emit_matrix  # noqa: PLC0415
 
         return emit_matrix(loops, kernels[0], part.matrix, classes)
     from redlang.codegen.cuda.elements import emit  # noqa: PLC0415

@@ -21,12 +21,10 @@ def with_matrices(
     compiler: Compiler, choice: Choice, extents: Mapping[str, int], device: Device
 ) -> Choice:
     """Put plans on matrix tiles first: where a product suits them, nothing else comes near."""
-    if compiler.options.contract == "f32":
-        return choice
     program, (nests, _) = compiler.derived.program, compiler.nests
     ranked = []
     for nest, others in zip(nests, choice.ranked, strict=True):
-        found = matrix_candidates(program, nest, extents, device)
+        found = matrix_candidates(program, nest, extents, device, compiler.options)
         facts = Facts(program, nest, extents, Layout({}, {})) if found else None
         own = [matrix_model.ranked(c, facts, device) for c in found if facts]
         ranked.append((*own, *others))

@@ -20,15 +20,17 @@ from dataclasses import dataclass, replace
 from redlang.ir.incremental import Partial
 from redlang.ir.loops import GridAxis
 from redlang.ir.program import ArrayParam, Expr, Load, Program, Reduce
-from redlang.ir.types import BF16, F16
+from redlang.ir.types import BF16, F16, F32, DType
+from redlang.options import Options
 from redlang.schedule.candidates import Candidate, Part
 from redlang.schedule.contract import split_product
 from redlang.schedule.device import Device
 from redlang.schedule.facts import Facts, Layout, power_above
 from redlang.schedule.fragments import GROUP_ROWS, STEP
-from redlang.schedule.matrices import MatrixPlan
+from redlang.schedule.matrices import MatrixPlan, MatrixUnitName
 from redlang.schedule.nests import Nest
 from redlang.schedule.plan import NestPlan
+from redlang.schedule.portable_plans import fitted, tilings
 
 FAMILY = "matrix tiles"
 WIDEST = 256
@@ -66,7 +68,11 @@ class Shape:
 
 
 def matrix_candidates(
-    program: Program, nest: Nest, extents: Mapping[str, int], device: Device
+    program: Program,
+    nest: Nest,
+    extents: Mapping[str, int],
+    device: Device,
+    options: Options | None = None,
 ) -> list[Candidate]:
     """Return plans of a nest on matrix tiles, best first; none where they do not suit it.
 
@@ -75,21 +81,45 @@ def matrix_candidates(
         nest: The nest with incremental sweeps.
         extents: Those of a call.
         device: What it runs on.
+        options: What the user asked for.
     """
-    if device.capability != "9.0" or 0 in extents.values():
+    if 0 in extents.values():
         return []
+    options = options or Options()
     facts = Facts(program, nest, extents, Layout({}, {}))
-    shape = _shape(facts)
+    unit: MatrixUnitName = "fma"
+    shape = _shape(facts, (F32,))
+    if shape is None and options.contract != "f32":
+        shape = _shape(facts, (F16, BF16))
+        groups = device.capability == "9.0" and options.instructions == "auto"
+        unit = "wgmma" if groups else "mma"
     if shape is None or max(facts.extent(a) for a in (*shape.inner, *shape.columns)) > WIDEST:
         return []
-    plans = dict.fromkeys(_plans(facts, shape, device))
+    found = _plans(facts, shape, device)
+    if unit != "wgmma":
+        found = _portable(facts, shape, device, unit)
+    plans = dict.fromkeys(found)
     return [
         Candidate(FAMILY, (Part(nest, _nest_plan(facts, shape, p), p.warp(), matrix=p),))
         for p in plans
     ]
 
 
-def _shape(facts: Facts) -> Shape | None:
+def _portable(
+    facts: Facts, shape: Shape, device: Device, unit: MatrixUnitName
+) -> Iterator[MatrixPlan]:
+    """Yield plans without warp groups."""
+    columns = {axis: facts.extent(axis) for axis in shape.columns}
+    inner = {axis: facts.extent(axis) for axis in shape.inner}
+    loop = shape.loop, facts.extent(shape.loop)
+    widest = max(padded(n) for n in (*columns.values(), *inner.values()))
+    for tiling in tilings(unit, widest, facts.size(shape.rows)):
+        plan = fitted(unit, tiling, lambda n: _rows(facts, shape, n), loop, columns, inner, device)
+        if plan is not None:
+            yield plan
+
+
+def _shape(facts: Facts, stored: tuple[DType, ...]) -> Shape | None:
     if len(facts.nest.sweeps) != 1 or len(facts.swept) != 1 or not facts.used_inner:
         return None
     (loop,) = facts.swept
@@ -98,7 +128,9 @@ def _shape(facts: Facts) -> Shape | None:
         side.type.axes
         for pair in pairs
         for side in pair
-        if isinstance(side, Load) and loop in side.type.axes and _is_short(facts.program, side)
+        if isinstance(side, Load)
+        and loop in side.type.axes
+        and _stores(facts.program, side, stored)
     ]
     shared = frozenset[str]().union(*copied)
     rows = tuple(a for a in facts.nest.base if copied and a not in shared)
@@ -132,9 +164,9 @@ def _products(facts: Facts) -> list[tuple[Expr, Expr]]:
     return found
 
 
-def _is_short(program: Program, load: Load) -> bool:
+def _stores(program: Program, load: Load, stored: tuple[DType, ...]) -> bool:
     array = program.array(load.array)
-    return isinstance(array, ArrayParam) and array.dtype in (F16, BF16)
+    return isinstance(array, ArrayParam) and array.dtype in stored
 
 
 def padded(extent: int) -> int:
@@ -156,25 +188,24 @@ def _plans(facts: Facts, shape: Shape, device: Device) -> Iterator[MatrixPlan]:
     tall = facts.size(shape.rows)
     fitting = facts.extent(shape.rows[-1])
     if widest <= NARROW and length > SHORT_LOOP and fitting >= 3 * GROUP_ROWS:
-        first = MatrixPlan(_rows(facts, shape, 3), (), 2, 1, turns=True)
+        first = MatrixPlan(_rows(facts, shape, 3 * GROUP_ROWS), (), 2, 1, turns=True)
     elif widest <= NARROW or tall <= GROUP_ROWS or -(-tall // 128) * units < device.sms // 2:
-        first = MatrixPlan(_rows(facts, shape, 1), (), 2, 2 if widest <= 128 else 1)
+        first = MatrixPlan(_rows(facts, shape, 1 * GROUP_ROWS), (), 2, 2 if widest <= 128 else 1)
     else:
         turns = widest <= MIDDLE or (shape.masked and length <= TURNS_LOOP)
-        first = MatrixPlan(_rows(facts, shape, 2), (), 2, 1, turns=turns)
+        first = MatrixPlan(_rows(facts, shape, 2 * GROUP_ROWS), (), 2, 1, turns=turns)
     light = widest <= MIDDLE
     first = replace(first, persistent=light, staged=light)
-    calm = MatrixPlan(_rows(facts, shape, 1), (), 2, 1)
+    calm = MatrixPlan(_rows(facts, shape, 1 * GROUP_ROWS), (), 2, 1)
     for plan, most in ((first, COLUMNS), (first, COLUMNS // 2), (calm, 64), (calm, 32)):
         fitted = _fitted(facts, shape, plan, most, device)
         if fitted is not None:
             yield fitted
 
 
-def _rows(facts: Facts, shape: Shape, groups: int) -> tuple[tuple[str, int], ...]:
+def _rows(facts: Facts, shape: Shape, wanted: int) -> tuple[tuple[str, int], ...]:
     """Return the row axes with their tiles: the last one first, the others where it is short."""
     *others, last = shape.rows
-    wanted = groups * GROUP_ROWS
     if not others or facts.extent(last) >= wanted:
         return ((last, wanted),)
     left = wanted

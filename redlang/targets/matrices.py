@@ -30,6 +30,7 @@ from redlang.targets.ptx.inline import (
     unpack,
 )
 from redlang.targets.ptx.mma import WarpProduct, warp_operand, warp_product
+from redlang.targets.ptx.plain import PlainProduct, plain_operand, plain_product
 from redlang.targets.ptx.shared import base
 from redlang.targets.ptx.tma import (
     barrier_arrive,
@@ -178,6 +179,7 @@ power_of_two = define_generic("power_of_two", 1, _weight)
 
 __all__ = [
     "Fragment",
+    "PlainProduct",
     "Product",
     "SharedTile",
     "WarpProduct",
@@ -204,6 +206,8 @@ __all__ = [
     "operand",
     "pieces_arrived",
     "pieces_commit",
+    "plain_operand",
+    "plain_product",
     "power_of_two",
     "prefetch_map",
     "product",

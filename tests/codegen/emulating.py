@@ -21,6 +21,7 @@ from redlang.codegen.cuda.matrix_text import TensorMap
 from redlang.ir.types import DTYPES
 from redlang.schedule import fragments
 from redlang.targets.ptx import access as shapes
+from redlang.targets.ptx import checks, mma, plain
 
 LANES = 32
 PERSISTENT = 2
@@ -68,6 +69,7 @@ class Machine:
         self.checking = False
         self.checks = {}
         self.seen: list[Any] = []
+        self.pieces: list[list[Any]] = [[]]
 
     # Copies -----------------------------------------------------------------------------------
 
@@ -187,24 +189,26 @@ class Machine:
 
         return found
 
-    def spoiled(self, dtype, columns, contracted, rows_first, visible_first):
+    def spoiled(self, dtype, shape):
         def spoil(values, visible, first, step, column_step, left, columns_left):
             values = list(values)
-            kind = STORED[dtype]
+            kind = np.dtype(STORED[dtype])
             first = int(np.asarray(first).flat[0])
-            for k in range(min(contracted, int(np.asarray(left).flat[0]))):
-                for n in range(min(columns, int(np.asarray(columns_left).flat[0]))):
-                    at = first + 2 * (k * int(step) + n * int(column_step))
-                    if np.isfinite(self.memory[at : at + 2].view(kind)[0].astype(np.float32)):
+            for k in range(min(shape.contracted, int(np.asarray(left).flat[0]))):
+                for n in range(min(shape.columns, int(np.asarray(columns_left).flat[0]))):
+                    at = first + kind.itemsize * (k * int(step) + n * int(column_step))
+                    element = self.memory[at : at + kind.itemsize].view(kind)[0]
+                    if np.isfinite(element.astype(np.float32)):
                         continue
-                    for half in (0, 1):
-                        place = fragments.Place(half, k // 8, k % 2)
-                        shown = lanes_of(visible[place.index(contracted, rows_first=visible_first)])
-                        place = fragments.Place(half, n // 8, n % 2)
-                        index = place.index(columns, rows_first=rows_first)
+                    seen, flag = held_by(k, shape.lanes, shape.visible_width)
+                    lane_of, column = held_by(n, shape.lanes, shape.width)
+                    for half in range(shape.halves):
+                        shown = lanes_of(visible[shape.flag(half, flag)])
+                        index = shape.index(half, column)
                         own = np.array(lanes_of(values[index]), np.float32)
                         for lane in range(LANES):
-                            if lane % 4 == n % 8 // 2 and shown[lane // 4 * 4 + k % 8 // 2]:
+                            others = lane - lane % shape.lanes
+                            if lane % shape.lanes == lane_of and shown[others + seen]:
                                 own[lane] = np.nan
                         values[index] = Lanes(own)
             return tuple(values)
@@ -213,7 +217,7 @@ class Machine:
 
     def element(self, tile, start, line, place, dtype):
         at = start + tile.address(line, place)
-        return self.shared[at : at + 2].view(STORED[dtype])[0].astype(np.float32)
+        return self.shared[at : at + tile.size].view(STORED[dtype])[0].astype(np.float32)
 
     def matrix(self, tile, start, dtype, columns, contracted):
         """Return a shared tile as an array: other axis by contracted axis."""
@@ -223,6 +227,146 @@ class Machine:
                 line, place = (n, k) if tile.contracted else (k, n)
                 found[n, k] = self.element(tile, start, line, place, dtype)
         return found
+
+    # Portable kernels -------------------------------------------------------------------------
+
+    def copy_pieces(self, tile, threads, lines, *, whole):
+        """Return a copy of a whole tile, which warps here do not share."""
+
+        def copy(target, source, thread, inner, *rest):
+            def later():
+                start, first = (int(np.asarray(x).flat[0]) for x in (target, source))
+                self.shared[start : start + tile.bytes] = 0
+                steps, left = rest[::2], [int(np.asarray(x)) for x in rest[1::2]]
+                for line, at in enumerate(itertools.product(*map(range, lines))):
+                    if line >= tile.rows or any(i >= n for i, n in zip(at, left, strict=True)):
+                        continue
+                    row = first + sum(i * int(n) for i, n in zip(at, steps, strict=True))
+                    for place in range(min(tile.inner, int(np.asarray(inner)))):
+                        to, size = start + tile.address(line, place), tile.size
+                        found = self.memory[row + place * size : row + (place + 1) * size]
+                        self.shared[to : to + size] = found
+
+            self.pieces[-1].append(later)
+
+        return copy
+
+    def pieces_commit(self):
+        self.pieces.append([])
+
+    def pieces_arrived(self, pending):
+        def wait():
+            while len(self.pieces) - 1 > pending:
+                for copy in self.pieces.pop(0):
+                    copy()
+
+        return wait
+
+    def cleaned(self, dtype, size, threads):
+        def clean(tile, thread):
+            start = int(np.asarray(tile).flat[0])
+            elements = self.shared[start : start + size].view(STORED[dtype])
+            bad = ~np.isfinite(elements.astype(np.float32))
+            elements[bad] = 0
+            return np.int32(bad.any())
+
+        return clean
+
+    def warp_product(self, shape):
+        def multiply(*given):
+            rest = list(given)
+            before = rest.pop(0) if shape.accumulate else None
+            left = rest.pop(0)
+            turn = int(np.asarray(rest.pop(0))) if shape.left is not None else 0
+            right = int(np.asarray(rest.pop(0)).flat[0])
+            rows = 8 * shape.halves
+            if shape.left is None:
+                each = shape.contracted // 4
+                tiles = [left[i * each : (i + 1) * each] for i in range(shape.halves // 2)]
+                a = np.concatenate([self.packed_rows(x, shape) for x in tiles])
+            else:
+                start = int(np.asarray(left).flat[0])
+                moved = turn // shape.left.size
+                a = np.empty((rows, shape.contracted), np.float32)
+                for m, k in np.ndindex(*a.shape):
+                    line, place = (m, k) if shape.left.contracted else (k, m + moved)
+                    a[m, k] = self.element(shape.left, start, line, place, shape.dtype)
+            b = self.matrix(shape.right, right, shape.dtype, shape.columns, shape.contracted)
+            return self.products(shape, a, b, before, 4, 2)
+
+        return multiply
+
+    def packed_rows(self, words, shape):
+        """Return the 16 rows of a packed left operand."""
+        a = np.empty((16, shape.contracted), np.float32)
+        for word, pair in zip(words, fragments.left_operands(shape.contracted), strict=True):
+            bits = lanes_of(word).astype(np.uint32)
+            for half, place in enumerate(pair):
+                values = (bits >> np.uint32(16 * half)).astype(np.uint16)
+                values = values.view(STORED[shape.dtype]).astype(np.float32)
+                for lane in range(LANES):
+                    a[place.row(lane), place.column(lane)] = values[lane]
+        return a
+
+    def products(self, shape, a, b, before, across, width):
+        """Return a product's fragment: rows by columns, spread over `across` lanes a row."""
+        with np.errstate(all="ignore"):
+            total = (a.astype(np.float64) @ b.T.astype(np.float64)).astype(np.float32)
+        each = shape.columns // across
+        found: list[Any] = [None] * (each * shape.halves)
+        lane = np.arange(LANES)
+        for half, column in itertools.product(range(shape.halves), range(each)):
+            group, x = divmod(column, width)
+            n = (group * across + lane % across) * width + x
+            m = half * (LANES // across) + lane // across
+            index = half * each + column if shape.rows_first else column * shape.halves + half
+            found[index] = Lanes(total[m, n])
+        if before is not None:
+            found = [x + y for x, y in zip(before, found, strict=True)]
+        return tuple(found)
+
+    def plain_product(self, shape):
+        def multiply(*given):
+            rest = list(given)
+            before = rest.pop(0) if shape.accumulate else None
+            left, right = (int(np.asarray(x).flat[0]) for x in rest[:2])
+            a = np.empty((4 * shape.halves, shape.contracted), np.float32)
+            for m, k in np.ndindex(*a.shape):
+                a[m, k] = self.element(shape.left, left, m, k, "f32")
+            b = self.matrix(shape.right, right, "f32", shape.columns, shape.contracted)
+            return self.products(shape, a, b, before, 8, 1 if shape.right.contracted else 4)
+
+        return multiply
+
+    def plain_operand(self, columns, tile, *, rows_first=True, halves=8):
+        each = columns // 8
+
+        def put(start, values, lane):
+            for half, group in itertools.product(range(halves), range(each)):
+                index = half * each + group if rows_first else group * halves + half
+                found = lanes_of(values[index])
+                for lane in range(LANES):
+                    at = int(lanes_of(start)[lane])
+                    at += tile.address(half * 4 + lane // 8, group * 8 + lane % 8)
+                    self.shared[at : at + 4] = np.array([found[lane]], np.float32).view(np.uint8)
+
+        return put
+
+    def warp_operand(self, dtype, columns, *, rows_first=True, halves=2):
+        def pack(tile):
+            words = []
+            for rows in range(halves // 2):
+                for pair in fragments.left_operands(columns):
+                    bits = []
+                    for p in pair:
+                        place = fragments.Place(2 * rows + p.half, p.block, p.place)
+                        at = place.index(columns, rows_first=rows_first, halves=halves)
+                        stored = lanes_of(tile[at]).astype(STORED[dtype])
+                        bits.append(stored.view(np.uint16).astype(np.uint32))
+                    words.append(bits[0] | bits[1] << np.uint32(16))
+            return tuple(words)
+
+        return pack
 
     # Products ---------------------------------------------------------------------------------
 
@@ -329,6 +473,12 @@ class Tiles:
         self.barrier_wait, self.barrier_expect = machine.wait, machine.expect
         self.barrier_arrive = machine.arrive
         self.checked, self.noted, self.spoiled = machine.checked, machine.noted, machine.spoiled
+        self.copy_pieces, self.cleaned = machine.copy_pieces, machine.cleaned
+        self.pieces_commit, self.pieces_arrived = machine.pieces_commit, machine.pieces_arrived
+        self.warp_product, self.warp_operand = machine.warp_product, machine.warp_operand
+        self.plain_product, self.plain_operand = machine.plain_product, machine.plain_operand
+        self.WarpProduct, self.PlainProduct = mma.WarpProduct, plain.PlainProduct
+        self.Fragment = checks.Fragment
 
     class Product:
         """As `targets.ptx.wgmma.Product`."""
@@ -433,6 +583,7 @@ class Tiles:
     def barrier(self):
         """Nothing waits."""
 
+    any_thread = lambda self, found: found  # noqa: E731
     copies_read = copies_commit = shared_written = warp_barrier = lambda self: None
     named_barrier = named_arrive = lambda self, number, threads: None
     barrier_begin = barriers_begun = lambda self, *given: None
@@ -518,6 +669,12 @@ class Tiles:
                     )
 
         return call
+
+
+def held_by(place, lanes, width):
+    """Return the lane of a row that holds an element, and which of its elements that is."""
+    group, within = divmod(place, lanes * width)
+    return within // width, group * width + within % width
 
 
 def positions(counts):
@@ -626,6 +783,12 @@ def launch(text, given, blocks, machine):
     machine.blocks = blocks
     for block in range(machine.blocks):
         machine.block = block
+        if text.path != "wgmma":
+            for first in range(0, text.threads, LANES):
+                machine.thread = np.arange(first, first + LANES)
+                machine.pieces = [[]]
+                kernel(*given)
+            continue
         machine.copies.clear()
         machine.checks.clear()
         producer = (text.threads - 1) // 128 * 128

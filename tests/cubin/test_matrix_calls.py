@@ -42,8 +42,8 @@ def attend(b=1, h=2, m=70, n=100, d=32, e=None):
     return {"q": (b, h, m, d), "k": (b, h, n, d), "v": (b, h, n, e or d)}
 
 
-def check(text, given, driver, names=None, tolerance=0.02, *, matrix=True):
-    kernel = redlang.compile(text.strip(), names or {})
+def check(text, given, driver, names=None, tolerance=0.02, *, matrix=True, **options):
+    kernel = redlang.compile(text.strip(), names or {}, **options)
     found = kernel(**given)
     expected = kernel.reference(**given)
     pairs = zip(*((x if isinstance(x, tuple) else (x,)) for x in (found, expected)), strict=True)

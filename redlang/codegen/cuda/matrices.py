@@ -374,6 +374,7 @@ def consumer_registers(plan: MatrixPlan, kept: int) -> int:
 
 
 def operands_of(works: Iterable[LoopWork]) -> Iterator[Operand]:
+    """Yield the copied operands of loops' products."""
     for work in works:
         for product in work.products:
             if product.left is not None:

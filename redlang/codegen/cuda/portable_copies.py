@@ -44,4 +44,3 @@ def copy_lines(
         given.append(f"{step(frame, array, axis)} * {size}")
         given.append(f"t.clamped({frame.parameter(Extent(axis))} - {firsts[axis]})")
     return [f"{make}({', '.join(given)})"]
-

@@ -1,9 +1,9 @@
 """One warp of a portable matrix kernel: its rows, its products, and its loops.
 
-    copies of the first tiles
-    for each tile j:
-        wait for its copies; barrier; start the copies of tile j + stages - 1
-        products of copied operands; element work; products of computed ones
+copies of the first tiles
+for each tile j:
+    wait for its copies; barrier; start the copies of tile j + stages - 1
+    products of copied operands; element work; products of computed ones
 """
 
 from __future__ import annotations
@@ -143,6 +143,8 @@ class PortableUnit(Consumer):
         width = self.matrix.width(product.column)
         contracted = -(-self.matrix.width(product.over) // STEP) * STEP
         plain = self.matrix.unit == "fma"
+        if plain and product.right.tile.contracted == (product.column in self.matrix.wide):
+            raise unsuited(f"{product.right.name} lies across what lanes hold of it")
         parts = [] if plain else [f'"{product.dtype}"']
         parts += [str(width), str(contracted), tile_text(product.right.tile)]
         given: list[str] = []
@@ -197,7 +199,9 @@ class PortableUnit(Consumer):
         halves = f", halves={self.matrix.halves}"
         if self.matrix.unit == "fma":
             tile = tile_text(scratch_tile(self.matrix, product))
-            make = frame.module.declare("scratch", f"w.plain_operand({width}, {tile}{rows_first}{halves})")
+            make = frame.module.declare(
+                "scratch", f"w.plain_operand({width}, {tile}{rows_first}{halves})"
+            )
             frame.line("w.warp_barrier()")
             frame.line(f"{make}(scratch, {value.text}, lane)")
             frame.line("w.warp_barrier()")
@@ -226,4 +230,3 @@ def _slot(ring: Ring, slot: str) -> str:
     if ring.stages == 1:
         return f"shared + {ring.start}"
     return f"shared + {ring.start} + {slot} * {ring.operand.tile.bytes}"
-

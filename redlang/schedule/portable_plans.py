@@ -1,0 +1,132 @@
+"""Plans on matrix tiles without warp groups: for GPUs from 8.0 on, and for f32 on all of them.
+
+A warp holds 32 rows where registers allow: every element of the other operand that it reads from
+shared memory then serves twice as many products. Wide accumulators leave room for 16 only, of more
+warps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from redlang.schedule.device import REGISTERS_PER_BLOCK, SHARED_RESERVED, Device
+from redlang.schedule.fragments import STEP, WARP
+from redlang.schedule.matrices import MatrixPlan, MatrixUnitName
+
+ACCUMULATED = 255
+"""Registers that a thread has at most."""
+OVERHEAD = {"mma": 56, "fma": 72}
+"""Registers of a thread that hold no tile: addresses, rows' states, operands on their way."""
+WIDE_LINE = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """A way to tile.
+
+    Attributes:
+        warp_rows: Rows of a warp.
+        warps: Warps of a block.
+        columns: Most columns of a loop's tile.
+        stages: Tiles of a looped operand in shared memory.
+        min_blocks: Blocks that an SM should hold.
+    """
+
+    warp_rows: int
+    warps: int
+    columns: int
+    stages: int
+    min_blocks: int
+
+
+def tilings(unit: MatrixUnitName, widest: int, tall: int) -> Iterator[Tiling]:
+    """Yield ways to tile, the preferred one first.
+
+    Args:
+        unit: The instructions.
+        widest: The longest axis that lies in registers or shared memory whole.
+        tall: Rows of the problem.
+    """
+    warps = 4 if tall > 64 else 2
+    if unit == "fma":
+        yield Tiling(32, warps, 64, 2, 2)
+        yield Tiling(32, warps, 32, 2, 1)
+        yield Tiling(32, 2, 32, 2, 1)
+        return
+    if widest <= 64:
+        yield Tiling(32, warps, 64, 2, 2)
+    if widest <= 128:
+        yield Tiling(16, 4, 64, 2, 3 if widest <= 96 else 2)
+        yield Tiling(16, 4, 64, 2, 2)
+    yield Tiling(16, 4, 64, 2, 1)
+    yield Tiling(16, 4, 32, 2, 1)
+    yield Tiling(16, 2, 16, 2, 1)
+
+
+def fitted(
+    unit: MatrixUnitName,
+    tiling: Tiling,
+    rows: Callable[[int], tuple[tuple[str, int], ...]],
+    loop: tuple[str, int],
+    columns: Mapping[str, int],
+    inner: Mapping[str, int],
+    device: Device,
+) -> MatrixPlan | None:
+    """Return the plan of a tiling with as many columns as there is room for, if there is.
+
+    Args:
+        unit: The instructions.
+        tiling: The way to tile.
+        rows: Gives the row axes their tiles for so many rows.
+        loop: The axis that is looped over, and its extent.
+        columns: Extents of the accumulators' columns.
+        inner: Extents of what is contracted inside the loop.
+        device: What it runs on.
+    """
+    size = 4 if unit == "fma" else 2
+    step = WIDE_LINE if unit == "fma" else STEP
+    wide = {axis: _padded(extent, step) for axis, extent in columns.items()}
+    whole = wide | {a: _padded(n, STEP) for a, n in inner.items() if a not in wide}
+    plan = MatrixPlan(
+        rows(tiling.warps * tiling.warp_rows),
+        (),
+        tiling.stages,
+        tiling.min_blocks,
+        unit=unit,
+        warp_rows=tiling.warp_rows,
+        wide=tuple(columns) if unit == "fma" else (),
+    )
+    each = tiling.warp_rows / WARP
+    share = REGISTERS_PER_BLOCK // (tiling.min_blocks * plan.threads) // 8 * 8
+    room = min(ACCUMULATED, share) - OVERHEAD[unit] - each * sum(wide.values())
+    least = 32 if unit == "fma" else STEP
+    most = int(room / (each * (1.0 if unit == "fma" else 1.5))) // least * least
+    name, length = loop
+    width = min(tiling.columns, most, _padded(length, least))
+    lines = sum(_line(whole[a], size, unit) for a in inner)
+    outer = sum(_line(n, size, unit) for n in wide.values())
+    limit = device.sm.shared_bytes // tiling.min_blocks - SHARED_RESERVED - 1024
+    limit = min(limit, device.sm.shared_bytes_per_block - 1024)
+    while width >= least:
+        tiles = -(-length // width)
+        width = _padded(-(-length // tiles), least)
+        held = plan.tile_rows * lines + tiling.stages * width * (lines + outer)
+        if unit == "fma":
+            held += plan.tile_rows * _padded(width, WIDE_LINE)
+        if held * size <= limit:
+            return replace(plan, columns=((name, width), *whole.items()))
+        width -= least
+    return None
+
+
+def _padded(extent: int, step: int) -> int:
+    return -(-extent // step) * step
+
+
+def _line(extent: int, size: int, unit: MatrixUnitName) -> int:
+    """Return the elements that shared memory has for a whole axis: lines of at most 128 bytes."""
+    spans = (32, 64, 128) if unit != "fma" else (128,)
+    bytes_ = extent * size
+    span = next((span for span in spans if bytes_ <= span), 128)
+    return _padded(bytes_, span) // size

@@ -1,0 +1,94 @@
+"""The calls of `test_matrix_calls` on instructions that every GPU from 8.0 on has, emulated."""
+
+import functools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import redlang
+from redlang.schedule.device import DEVICES
+from tests.cubin.device import simulated
+from tests.cubin.test_matrix_calls import (
+    CAUSAL,
+    FULL,
+    GROUPED,
+    LAYOUTS,
+    SHAPES,
+    TYPES,
+    VARIANTS,
+    arrays,
+    attend,
+    scores,
+)
+from tests.cubin.test_matrix_calls import check as check_any
+
+check = functools.partial(check_any, instructions="portable")
+
+
+def long_arrays(rng, **shapes):
+    return {n: rng.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
+
+
+@pytest.fixture(params=["NVIDIA H200", "NVIDIA L4"])
+def gpu(request, monkeypatch):
+    with simulated(monkeypatch, replace(DEVICES[request.param], sms=2)) as driver:
+        yield driver
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("text", [FULL, CAUSAL])
+def test_attention(text, dtype, gpu, rng):
+    check(text, arrays(rng, dtype, **attend()), gpu)
+    assert {text.path for text in gpu.paths} == {"mma"}
+
+
+@pytest.mark.parametrize("text", [FULL, CAUSAL, VARIANTS["log of sums"], VARIANTS["soft cap"]])
+def test_f32(text, gpu, rng):
+    check(text, long_arrays(rng, **attend(d=40, e=48)), gpu, tolerance=1e-5)
+    assert {text.path for text in gpu.paths} == {"fma"}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes(name, gpu, rng):
+    check(CAUSAL, arrays(rng, "bf16", **attend(**SHAPES[name])), gpu)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_layouts(name, gpu, rng):
+    check(CAUSAL, LAYOUTS[name](arrays(rng, "bf16", **attend(m=32, n=64))), gpu)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_variants(name, gpu, rng):
+    given = arrays(rng, "bf16", **attend(m=60, n=60, d=16))
+    extra: dict[str, Any] = {
+        "slopes": {"slope": np.array([0.5, 0.25], np.float32)},
+        "prefix of each": {"w": np.array([20], np.int32)},
+        "documents": {"doc": np.arange(60, dtype=np.int32)[None] // 25},
+        "bias": {"bias": rng.standard_normal((2, 60, 60)).astype(np.float32)},
+    }
+    names = {"logsumexp": redlang.std.logsumexp} if name == "entropy" else None
+    check(VARIANTS[name], {**given, **extra.get(name, {})}, gpu, names)
+
+
+@pytest.mark.parametrize("m", [1, 3, 70])
+def test_grouped_heads(m, gpu, rng):
+    shapes = {"q": (1, 4, m, 16), "k": (1, 2, 40, 16), "v": (1, 2, 40, 16)}
+    check(GROUPED, arrays(rng, "bf16", **shapes), gpu)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_what_is_not_finite_shows_where_it_takes_part(dtype, gpu, rng):
+    given = arrays(rng, dtype, **attend(m=80, n=80, d=32))
+    given["v"][0, 0, 50, 3] = np.nan
+    given["v"][0, 1, 79, 8] = np.inf
+    check(CAUSAL, given, gpu)
+
+
+@pytest.mark.parametrize("window", [1, 24])
+def test_rows_without_any_element(window, gpu, rng):
+    given = arrays(rng, "f16", **attend(m=90, n=40, d=16))
+    line = f"s = where((n <= m) & (n > m - {window}), s)"
+    check(scores(line), given, gpu)
