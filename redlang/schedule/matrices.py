@@ -47,6 +47,7 @@ class MatrixPlan:
         staged: Whether results leave through shared memory.
         unit: The instructions of products.
         warp_rows: Rows that one warp holds.
+        held: Whether a warp keeps its rows of operands of the whole unit in registers (`mma`).
         wide: Column axes of which `fma` gives each lane four neighbours, not one.
     """
 
@@ -59,6 +60,7 @@ class MatrixPlan:
     staged: bool = False
     unit: MatrixUnitName = "wgmma"
     warp_rows: int = 16
+    held: bool = False
     wide: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

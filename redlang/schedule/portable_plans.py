@@ -31,6 +31,7 @@ class Tiling:
         columns: Most columns of a loop's tile.
         stages: Tiles of a looped operand in shared memory.
         min_blocks: Blocks that an SM should hold.
+        held: Whether a warp keeps its rows of operands of the whole unit in registers.
     """
 
     warp_rows: int
@@ -38,6 +39,7 @@ class Tiling:
     columns: int
     stages: int
     min_blocks: int
+    held: bool = False
 
 
 def tilings(unit: MatrixUnitName, widest: int, tall: int) -> Iterator[Tiling]:
@@ -95,6 +97,7 @@ def fitted(
         tiling.min_blocks,
         unit=unit,
         warp_rows=tiling.warp_rows,
+        held=tiling.held,
         wide=tuple(columns) if unit == "fma" else (),
     )
     each = tiling.warp_rows / WARP

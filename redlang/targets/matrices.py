@@ -14,7 +14,13 @@ from redlang.targets.ptx.across import combined, packed_states, state_kinds, sta
 from redlang.targets.ptx.barriers import named_arrive, named_barrier, warp_barrier
 from redlang.targets.ptx.calls import body_of
 from redlang.targets.ptx.checks import Fragment, checked, cleaned, noted, spoiled
-from redlang.targets.ptx.cp_async import any_thread, copy_pieces, pieces_arrived, pieces_commit
+from redlang.targets.ptx.cp_async import (
+    any_thread,
+    copy_pieces,
+    piece_source,
+    pieces_arrived,
+    pieces_commit,
+)
 from redlang.targets.ptx.fragments import stage
 from redlang.targets.ptx.inline import (
     I32,
@@ -29,7 +35,7 @@ from redlang.targets.ptx.inline import (
     pack,
     unpack,
 )
-from redlang.targets.ptx.mma import WarpProduct, warp_operand, warp_product
+from redlang.targets.ptx.mma import WarpProduct, held_rows, warp_operand, warp_product
 from redlang.targets.ptx.plain import PlainProduct, plain_operand, plain_product
 from redlang.targets.ptx.shared import base
 from redlang.targets.ptx.tma import (
@@ -198,12 +204,14 @@ __all__ = [
     "copy_out",
     "copy_pieces",
     "fold",
+    "held_rows",
     "larger",
     "named_arrive",
     "named_barrier",
     "noted",
     "opaque",
     "operand",
+    "piece_source",
     "pieces_arrived",
     "pieces_commit",
     "plain_operand",

@@ -251,6 +251,9 @@ class Machine:
 
         return copy
 
+    def piece_source(self, tile, lines):
+        return lambda address, thread, step: address
+
     def pieces_commit(self):
         self.pieces.append([])
 
@@ -295,6 +298,25 @@ class Machine:
             return self.products(shape, a, b, before, 4, 2)
 
         return multiply
+
+    def held_rows(self, tile, contracted, halves):
+        def load(start, turn, lane):
+            start, moved = int(np.asarray(start).flat[0]), int(np.asarray(turn)) // tile.size
+            words = []
+            for rows in range(halves // 2):
+                for pair in fragments.left_operands(contracted):
+                    word = np.zeros(LANES, np.uint32)
+                    for half, place in enumerate(pair):
+                        for x in range(LANES):
+                            m, k = 16 * rows + place.row(x), place.column(x)
+                            line, at = (m, k) if tile.contracted else (k, m + moved)
+                            byte = start + tile.address(line, at)
+                            bits = self.shared[byte : byte + 2].view(np.uint16)[0]
+                            word[x] |= np.uint32(bits) << np.uint32(16 * half)
+                    words.append(Lanes(word))
+            return tuple(words)
+
+        return load
 
     def packed_rows(self, words, shape):
         """Return the 16 rows of a packed left operand."""
@@ -473,6 +495,7 @@ class Tiles:
         self.barrier_wait, self.barrier_expect = machine.wait, machine.expect
         self.barrier_arrive = machine.arrive
         self.checked, self.noted, self.spoiled = machine.checked, machine.noted, machine.spoiled
+        self.piece_source, self.held_rows = machine.piece_source, machine.held_rows
         self.copy_pieces, self.cleaned = machine.copy_pieces, machine.cleaned
         self.pieces_commit, self.pieces_arrived = machine.pieces_commit, machine.pieces_arrived
         self.warp_product, self.warp_operand = machine.warp_product, machine.warp_operand

@@ -13,7 +13,19 @@ from redlang.schedule.matrices import MatrixPlan
 _NAMES = {
     *("w", "shared", "unit", "number", "units", "round_start", "place", "group", "row", "leads"),
     *("lead", "checker", "own_turn", "next_turn", "graded", "others", "section", "part", "rest"),
-    *("held", "tile", "stage", "thread", "lane", "ahead", "slot", "turn", "scratch"),
+    *(
+        "held",
+        "tile",
+        "stage",
+        "thread",
+        "lane",
+        "ahead",
+        "slot",
+        "turn",
+        "scratch",
+        "source",
+        "warp",
+    ),
 }
 """What the kernel's text calls things of its own."""
 

@@ -14,11 +14,13 @@ from redlang.codegen.cuda.matrix_checks import checked_operands
 from redlang.codegen.cuda.matrix_memory import share
 from redlang.codegen.cuda.matrix_producer import indented
 from redlang.codegen.cuda.matrix_text import MatrixText, unsuited
-from redlang.codegen.cuda.portable_copies import copy_lines
+from redlang.codegen.cuda.portable_copies import copy_line, source_line
 from redlang.codegen.cuda.portable_unit import PortableUnit, scratch_tile
 from redlang.ir.loops import Kernel, Loops
 from redlang.schedule.fragments import WARP
 from redlang.schedule.matrices import MatrixPlan
+
+_SAME_BLOCK = "i32(w.opaque(cuda.blockIdx.x))"
 
 
 def emit(loops: Loops, kernel: Kernel, plan: MatrixPlan, classes: Classes) -> MatrixText:
@@ -54,14 +56,20 @@ class _Emitter(Emitter):
         consumer.checked = checked
         with frame.scope([]) as constants, frame.scope([]) as unit:
             self._block_ranges()
+            again = [f"number = {_SAME_BLOCK}", *unit.lines]
             consumer.ends = {id(loop): self._ends(loop) for loop in self.loops}
             with frame.scope(consumer.unit_axes()) as body:
                 consumer.ranges()
+                # Where the tile is, found anew after the loops: no registers hold it in them.
+                consumer.after_loops = [*again, *body.lines]
                 for operand in operands:
                     if operand.loop is None:
                         ring = consumer.shared.rings[operand]
-                        for line in copy_lines(frame, ring, self.plan, f"shared + {ring.start}"):
-                            frame.line(line)
+                        frame.line(source_line(frame, ring, "source"))
+                        place = f"shared + {ring.start}"
+                        frame.line(copy_line(frame, ring, self.plan, place, "source"))
+                if self.plan.held:
+                    frame.line("w.pieces_commit()")
                 consumer.run(self.kernel.body)
         lines = [
             "shared = w.shared_base()",

@@ -8,9 +8,10 @@ for each tile j:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from redlang.codegen.cuda.frame import Value
+from redlang.codegen.cuda.kernel_text import Classes
 from redlang.codegen.cuda.matrix_checks import spoil
 from redlang.codegen.cuda.matrix_consumer import Consumer
 from redlang.codegen.cuda.matrix_elements import LoopText
@@ -18,8 +19,8 @@ from redlang.codegen.cuda.matrix_memory import Ring
 from redlang.codegen.cuda.matrix_roles import Multiply, Operand
 from redlang.codegen.cuda.matrix_text import tile_text, unsuited
 from redlang.codegen.cuda.matrix_weights import Power
-from redlang.codegen.cuda.portable_copies import copy_lines
-from redlang.ir.loops import Loop
+from redlang.codegen.cuda.portable_copies import copy_line, next_source, source_line
+from redlang.ir.loops import Kernel, Loop, Loops
 from redlang.ir.types import F32, Type
 from redlang.schedule import tidy
 from redlang.schedule.fragments import STEP, SharedTile
@@ -38,12 +39,16 @@ def scratch_tile(plan: MatrixPlan, product: Multiply) -> SharedTile:
 class PortableUnit(Consumer):
     """Writes the statements of a block as one warp runs them."""
 
-    last_loop: Loop | None = None
-    checked: Mapping[Operand, Multiply] = {}
-
     def first_row(self) -> str:
         """Return text of this warp's first row in the block's tile."""
         return f"warp * {self.matrix.warp_rows}"
+
+    def __init__(self, loops: Loops, kernel: Kernel, plan: MatrixPlan, classes: Classes) -> None:
+        super().__init__(loops, kernel, plan, classes)
+        self.last_loop: Loop | None = None
+        self.after_loops: Sequence[str] = ()
+        self.checked: Mapping[Operand, Multiply] = {}
+        self.held: dict[Operand, str] = {}
 
     # Loops ------------------------------------------------------------------------------------
 
@@ -57,8 +62,12 @@ class PortableUnit(Consumer):
         written |= frozenset(s.name for s in loop.elements if isinstance(s, Power))
         frame.line(f"{first} = {start}")
         frame.line("stage = i32(0)")
+        for operand in self.looped(loop.work.products):
+            ring = self.shared.rings[operand]
+            frame.line(source_line(frame, ring, self._source(operand), first))
         for ahead in range(stages - 1):
             self._start_copies(loop, first, stop, ahead, f"i32({ahead})")
+        self._hold_rows(loop)
         with frame.scope([loop.axis], written) as scope:
             frame.line(f"{self._arrived(stages - 2)}()")
             frame.line("t.barrier()")
@@ -86,6 +95,31 @@ class PortableUnit(Consumer):
             frame.line("t.barrier()")
         self.whole_states(loop)
         self.current = None
+        if statement is self.last_loop:
+            for line in self.after_loops:
+                frame.line(line)
+
+    def _hold_rows(self, loop: LoopText) -> None:
+        """Load this warp's rows of operands of the whole unit, where the plan keeps them."""
+        frame = self.frame
+        found = [p.left for p in loop.work.heads if self._is_held(p) and p.left not in self.held]
+        if not found:
+            return
+        frame.line(f"{self._arrived(self.matrix.stages - 1)}()")
+        frame.line("t.barrier()")
+        for product in loop.work.heads:
+            operand = product.left
+            if operand is None or not self._is_held(product) or operand in self.held:
+                continue
+            contracted = -(-self.matrix.width(product.over) // STEP) * STEP
+            text = f"{tile_text(operand.tile)}, {contracted}, {self.matrix.halves}"
+            make = frame.module.declare("held_rows", f"w.held_rows({text})")
+            self.held[operand] = frame.module.names.fresh(f"{operand.name}_rows")
+            given = ", ".join([*self._left(operand), "lane"])
+            frame.line(f"{self.held[operand]} = {make}({given})")
+
+    def _is_held(self, product: Multiply) -> bool:
+        return self.matrix.held and product.left is not None and product.left.loop is None
 
     def _arrived(self, pending: int) -> str:
         return self.frame.module.declare("arrived", f"w.pieces_arrived({pending})")
@@ -94,11 +128,17 @@ class PortableUnit(Consumer):
         frame = self.frame
         lines: list[str] = []
         for operand in self.looped(loop.work.products):
-            ring = self.shared.rings[operand]
-            lines += copy_lines(frame, ring, self.matrix, _slot(ring, slot), "ahead")
+            ring, source = self.shared.rings[operand], self._source(operand)
+            place = _slot(ring, slot)
+            lines.append(copy_line(frame, ring, self.matrix, place, source, "ahead"))
+            lines.append(next_source(frame, ring, source, loop.statement.tile))
         frame.line(f"ahead = {first} + {ahead * loop.statement.tile}")
         self.block(f"if ahead < {stop}:", lines)
         frame.line("w.pieces_commit()")
+
+    def _source(self, operand: Operand) -> str:
+        """Return the variable of where the next tile's pieces come from."""
+        return self.frame.module.names.of("source", f"{operand.name}_from")
 
     def _clean(self, loop: LoopText) -> None:
         """Take what is not finite out of tiles that meet absent elements; remember that it was."""
@@ -153,7 +193,9 @@ class PortableUnit(Consumer):
             value = frame.lookup(contract.name)
             assert value is not None
             given.append(value.text)
-        if product.left is not None:
+        if product.left is not None and product.left in self.held:
+            given.append(self.held[product.left])
+        elif product.left is not None:
             parts.append(f"left={tile_text(product.left.tile)}")
             given += self._left(product.left)
         elif plain:

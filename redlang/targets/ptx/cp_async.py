@@ -51,12 +51,47 @@ def pieces_arrived(pending: int) -> Intrinsic:
     return instruction("pieces_arrived", "void", (), text, _MEMORY, effect=True)
 
 
+def piece_source(tile: SharedTile, lines: Sequence[int]) -> Intrinsic:
+    """Return a function that tells where a thread's first piece of a tile comes from (i64).
+
+    Its arguments: the address of the tile's first element, the thread's number, the stride of the
+    axis of lines in bytes. With several axes of lines, strides are `copy_pieces`'s business.
+    """
+
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
+        source, thread, step = values
+        line, within = _first_piece(builder, tile, thread)
+        source = builder.add(source, builder.zext(within, I64))
+        if len(lines) > 1:
+            return source
+        return builder.add(source, builder.mul(builder.zext(line, I64), step))
+
+    return define("piece_source", "i64", ("i64", "i32", "i64"), generate)
+
+
+def _first_piece(
+    builder: ir.IRBuilder, tile: SharedTile, thread: ir.Value
+) -> tuple[ir.Value, ir.Value]:
+    """Return the line that a thread's first piece is of, and the bytes before it there."""
+    b = builder
+
+    def number(value: int) -> ir.Constant:
+        return ir.Constant(I32, value)
+
+    own = b.mul(thread, number(_PIECE))
+    turn = b.and_(b.lshr(own, number(7)), number(tile.span // _PIECE - 1))
+    turned = b.xor(own, b.shl(turn, number(4)))
+    return b.udiv(turned, number(tile.span)), b.and_(turned, number(tile.span - 1))
+
+
 def copy_pieces(tile: SharedTile, threads: int, lines: Sequence[int], *, whole: bool) -> Intrinsic:
     """Return a function that starts the copies of one tile.
 
-    Its arguments: the tile's address in shared memory, the address of its first element, the
-    thread's number, the elements left along the inner axis; then for each axis of lines, slowest
-    first, its stride in bytes and the elements left along it.
+    Its arguments: the tile's address in shared memory, what `piece_source` gave, the thread's
+    number, the elements left along the inner axis; then for each axis of lines, slowest first, its
+    stride in bytes and the elements left along it.
 
     Args:
         tile: How the tile lies in shared memory.
@@ -67,7 +102,6 @@ def copy_pieces(tile: SharedTile, threads: int, lines: Sequence[int], *, whole: 
     stride = threads * _PIECE
     assert stride % (8 * 128) == 0
     kinds = ["u32", "i64", "i32", "i32", *("i64", "i32") * len(lines)]
-    mask = tile.span // _PIECE - 1
 
     def generate(
         context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
@@ -78,18 +112,14 @@ def copy_pieces(tile: SharedTile, threads: int, lines: Sequence[int], *, whole: 
             return ir.Constant(I32, value)
 
         target, source, thread, inner, *rest = values
-        steps, left = rest[::2], rest[1::2]
         own = b.mul(thread, number(_PIECE))
         target = b.add(target, own)
-        turned = b.xor(own, b.shl(b.and_(b.lshr(own, number(7)), number(mask)), number(4)))
-        line = b.udiv(turned, number(tile.span))
-        within = b.and_(turned, number(tile.span - 1))
-        source = b.add(source, b.zext(within, I64))
-        ends = _Ends(b, lines, steps, left)
+        line, within = _first_piece(b, tile, thread)
+        find = _several_axes if len(lines) > 1 else _one_axis
         rounds = -(-tile.block_bytes // stride)
         bytes_left = b.sub(b.mul(inner, number(tile.size)), within)
         for turn in range(rounds):
-            start, there = ends.line(line, turn * stride // tile.span)
+            start, there = find(b, lines, rest[::2], rest[1::2], line, turn * stride // tile.span)
             start = b.add(source, start)
             inside = b.icmp_unsigned("<", own, number(tile.block_bytes - turn * stride))
             last = turn == rounds - 1 and tile.block_bytes % stride != 0
@@ -106,49 +136,43 @@ def copy_pieces(tile: SharedTile, threads: int, lines: Sequence[int], *, whole: 
     return define("copy_pieces", "void", kinds, generate)
 
 
-class _Ends:
-    """Where a line begins in global memory, and whether there is one."""
+def _one_axis(
+    b: ir.IRBuilder,
+    lines: Sequence[int],
+    steps: Sequence[ir.Value],
+    left: Sequence[ir.Value],
+    line: ir.Value,
+    further: int,
+) -> tuple[ir.Value, ir.Value]:
+    """Return the bytes to a line so many lines further on, and whether it is there."""
+    limit = ir.Constant(I32, lines[0])
+    end = b.select(b.icmp_signed("<", left[0], limit), left[0], limit)
+    there = b.icmp_signed(">", b.sub(end, line), ir.Constant(I32, further))
+    return b.mul(steps[0], ir.Constant(I64, further)), there
 
-    def __init__(
-        self,
-        builder: ir.IRBuilder,
-        lines: Sequence[int],
-        steps: Sequence[ir.Value],
-        left: Sequence[ir.Value],
-    ) -> None:
-        self.builder = builder
-        self.lines = lines
-        self.steps = steps
-        self.left = left
 
-    def line(self, line: ir.Value, further: int) -> tuple[ir.Value, ir.Value]:
-        """Return bytes from the tile's start, and whether the line lies inside all axes."""
-        b = self.builder
-        if len(self.lines) == 1:
-            # Constant strides apart: one multiplication for the thread, additions after it.
-            step = self.steps[0]
-            start = b.mul(b.zext(line, I64), step)
-            start = b.add(start, b.mul(step, ir.Constant(I64, further)))
-            end = b.select(
-                b.icmp_signed("<", self.left[0], ir.Constant(I32, self.lines[0])),
-                self.left[0],
-                ir.Constant(I32, self.lines[0]),
-            )
-            return start, b.icmp_signed(">", b.sub(end, line), ir.Constant(I32, further))
-        rest = b.add(line, ir.Constant(I32, further))
-        start = ir.Constant(I64, 0)
-        there = ir.Constant(ir.IntType(1), 1)
-        for number in reversed(range(len(self.lines))):
-            place = rest
-            if number:
-                place = b.and_(rest, ir.Constant(I32, self.lines[number] - 1))
-                rest = b.udiv(rest, ir.Constant(I32, self.lines[number]))
-            else:
-                limit = ir.Constant(I32, self.lines[0])
-                there = b.and_(there, b.icmp_signed("<", place, limit))
-            start = b.add(start, b.mul(b.zext(place, I64), self.steps[number]))
-            there = b.and_(there, b.icmp_signed("<", place, self.left[number]))
-        return start, there
+def _several_axes(
+    b: ir.IRBuilder,
+    lines: Sequence[int],
+    steps: Sequence[ir.Value],
+    left: Sequence[ir.Value],
+    line: ir.Value,
+    further: int,
+) -> tuple[ir.Value, ir.Value]:
+    """Return the bytes from the tile's start to a line, and whether it is there."""
+    rest = b.add(line, ir.Constant(I32, further))
+    start: ir.Value = ir.Constant(I64, 0)
+    there: ir.Value = ir.Constant(ir.IntType(1), 1)
+    for number in reversed(range(len(lines))):
+        place = rest
+        if number:
+            place = b.and_(rest, ir.Constant(I32, lines[number] - 1))
+            rest = b.udiv(rest, ir.Constant(I32, lines[number]))
+        else:
+            there = b.and_(there, b.icmp_signed("<", place, ir.Constant(I32, lines[0])))
+        start = b.add(start, b.mul(b.zext(place, I64), steps[number]))
+        there = b.and_(there, b.icmp_signed("<", place, left[number]))
+    return start, there
 
 
 def _clipped(builder: ir.IRBuilder, size: ir.Value) -> ir.Value:

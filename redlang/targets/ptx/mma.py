@@ -150,6 +150,40 @@ def _text(shape: WarpProduct) -> Iterator[str]:
                     yield f"{name} {{{held}}}, {{{', '.join(words)}}}, {{{both}}}, {{{held}}};"
 
 
+def held_rows(tile: SharedTile, contracted: int, halves: int) -> Intrinsic:
+    """Return a function that loads a left operand into registers, as `warp_operand` packs one.
+
+    Its arguments: the operand's address, what the warp's rows are moved by within a line, the
+    lane's number.
+    """
+    steps, tiles = contracted // STEP, halves // 2
+    count = 4 * steps * tiles
+
+    def parts() -> Iterator[str]:
+        yield ".reg .b32 r, m, one, two, t;"
+        yield "and.b32 r, $L, 7; shr.u32 m, $L, 3; and.b32 one, m, 1; shr.u32 two, m, 1;"
+        lines, pieces = ("one", "two") if tile.contracted else ("two", "one")
+        yield from _lane_places("a", tile, "$A", lines, pieces, "$T")
+        for rows in range(tiles):
+            for step in range(steps):
+                start = 4 * (rows * steps + step)
+                yield _load(f"${{}}|{start}", *_left(tile, step, rows))
+
+    text = "{ " + " ".join(parts()) + " }"
+    for name, number in (("$A", count), ("$T", count + 1), ("$L", count + 2)):
+        text = text.replace(name, f"${number}")
+
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
+        constraints = ",".join(["=&r"] * count + ["r"] * 3 + [_MEMORY])
+        result = ir.LiteralStructType([I32] * count)
+        raw = asm(builder, result, text, constraints, list(values), effect=True)
+        return pack(builder, [builder.extract_value(raw, number) for number in range(count)])
+
+    return define("held_rows", tile_type("i32", count), ["u32", "u32", "i32"], generate)
+
+
 def _lane_places(
     name: str, tile: SharedTile, start: str, lines: str, pieces: str, turn: str | None
 ) -> Iterator[str]:
