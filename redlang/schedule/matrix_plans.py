@@ -95,9 +95,9 @@ def matrix_candidates(
         unit = "wgmma" if groups else "mma"
     if shape is None or max(facts.extent(a) for a in (*shape.inner, *shape.columns)) > WIDEST:
         return []
-    found = _plans(facts, shape, device)
-    if unit != "wgmma":
-        found = _portable(facts, shape, device, unit)
+    found = list(_plans(facts, shape, device)) if unit == "wgmma" else []
+    # Arrays that no tensor copy takes still have these.
+    found += _portable(facts, shape, device, "mma" if unit == "wgmma" else unit)
     plans = dict.fromkeys(found)
     return [
         Candidate(FAMILY, (Part(nest, _nest_plan(facts, shape, p), p.warp(), matrix=p),))
@@ -113,7 +113,11 @@ def _portable(
     inner = {axis: facts.extent(axis) for axis in shape.inner}
     loop = shape.loop, facts.extent(shape.loop)
     widest = max(padded(n) for n in (*columns.values(), *inner.values()))
-    for tiling in tilings(unit, widest, facts.size(shape.rows)):
+    units = facts.size(a for a in facts.nest.base if a not in shape.rows)
+    blocks = -(-facts.size(shape.rows) // 128) * units // device.sms
+    if facts.size(shape.rows) <= GROUP_ROWS:
+        blocks = 0
+    for tiling in tilings(unit, widest, blocks, loop[1], masked=shape.masked):
         plan = fitted(unit, tiling, lambda n: _rows(facts, shape, n), loop, columns, inner, device)
         if plan is not None:
             yield plan

@@ -1,8 +1,8 @@
 """Plans on matrix tiles without warp groups: for GPUs from 8.0 on, and for f32 on all of them.
 
 A warp holds 32 rows where registers allow: every element of the other operand that it reads from
-shared memory then serves twice as many products. Wide accumulators leave room for 16 only, of more
-warps.
+shared memory then serves twice as many products. Wide accumulators beside masks leave room for 16
+only; then each warp keeps its rows of whole operands in registers. Measured on an H200.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from redlang.schedule.matrices import MatrixPlan, MatrixUnitName
 
 ACCUMULATED = 255
 """Registers that a thread has at most."""
-OVERHEAD = {"mma": 56, "fma": 72}
+OVERHEAD = {"mma": 48, "fma": 72}
 """Registers of a thread that hold no tile: addresses, rows' states, operands on their way."""
 WIDE_LINE = 32
+NARROW, MIDDLE, WIDE = 64, 96, 128
+SHORT_LOOP = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,25 +44,37 @@ class Tiling:
     held: bool = False
 
 
-def tilings(unit: MatrixUnitName, widest: int, tall: int) -> Iterator[Tiling]:
-    """Yield ways to tile, the preferred one first.
+def tilings(
+    unit: MatrixUnitName, widest: int, blocks: int, length: int, *, masked: bool
+) -> Iterator[Tiling]:
+    """Yield ways to tile, the preferred one first, then such as ask for fewer registers.
 
     Args:
         unit: The instructions.
         widest: The longest axis that lies in registers or shared memory whole.
-        tall: Rows of the problem.
+        blocks: Tiles of 128 rows for each SM.
+        length: The loop's length.
+        masked: Whether the loop has elements that take no part.
     """
-    warps = 4 if tall > 64 else 2
+    tall = blocks > 0
     if unit == "fma":
-        yield Tiling(32, warps, 64, 2, 2)
-        yield Tiling(32, warps, 32, 2, 1)
+        if blocks > 1:
+            yield Tiling(32, 8, 64, 2, 1)
+        yield Tiling(32, 4 if tall else 2, 64, 2, 2)
+        yield Tiling(32, 4 if tall else 2, 32, 2, 1)
         yield Tiling(32, 2, 32, 2, 1)
         return
-    if widest <= 64:
-        yield Tiling(32, warps, 64, 2, 2)
-    if widest <= 128:
-        yield Tiling(16, 4, 64, 2, 3 if widest <= 96 else 2)
-        yield Tiling(16, 4, 64, 2, 2)
+    if tall and widest <= NARROW:
+        if length <= SHORT_LOOP:
+            yield Tiling(32, 4, 128, 2, 1)
+        yield Tiling(32, 4, 64, 2, 2, held=True)
+    if tall and widest <= WIDE and not masked and (widest > MIDDLE or length > 4 * SHORT_LOOP):
+        yield Tiling(32, 4, 48, 2, 2)
+    if widest <= MIDDLE:
+        yield Tiling(16, 4, 64, 2, 3, held=True)
+    if widest <= WIDE:
+        yield Tiling(16, 4, 96, 2, 2, held=True)
+    yield Tiling(16, 4, 64, 2, 2)
     yield Tiling(16, 4, 64, 2, 1)
     yield Tiling(16, 4, 32, 2, 1)
     yield Tiling(16, 2, 16, 2, 1)
@@ -103,8 +117,11 @@ def fitted(
     each = tiling.warp_rows / WARP
     share = REGISTERS_PER_BLOCK // (tiling.min_blocks * plan.threads) // 8 * 8
     room = min(ACCUMULATED, share) - OVERHEAD[unit] - each * sum(wide.values())
+    if tiling.held:
+        room -= each / 2 * sum(whole[axis] for axis in inner)
     least = 32 if unit == "fma" else STEP
-    most = int(room / (each * (1.0 if unit == "fma" else 1.5))) // least * least
+    # Scores and the operand that they become share registers, but not all of them.
+    most = int(room / (each * (1.0 if unit == "fma" else 1.25))) // least * least
     name, length = loop
     width = min(tiling.columns, most, _padded(length, least))
     lines = sum(_line(whole[a], size, unit) for a in inner)
