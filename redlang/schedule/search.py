@@ -155,8 +155,10 @@ def search(
         layout: The class of the layout.
         device: What it runs on.
     """
+    # What one nest leaves in memory, another reads, whichever form of each is chosen.
     alike = len(fused) == len(separate) and all(
-        a.base == b.base and a.results == b.results for a, b in zip(fused, separate, strict=True)
+        (a.base, a.results, a.exports) == (b.base, b.results, b.exports)
+        for a, b in zip(fused, separate, strict=True)
     )
     extents = dict(shape.extents)
     ranked = []

@@ -39,8 +39,39 @@ CONDITIONS = (
     "-2 < l - i <= 5",
     "i < 2",  # constant along l: the last one
 )
+GATHERS = ("w[q[i, l]]", "x[i, u[l]]")
+CASTS = ("f16(x)", "bf16(y)", "i8(w)", "f8e4m3(x)")
 LENGTHS = (0, 1, 2, 3, 7, 16, 33, 130)
 ELEMENT_TYPES = ("f64", "f32", "f16", "bf16", "f8e4m3", "f8e5m2", "i8", "u8", "i16", "i32", "i64")
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Of what size cascades are, and what they may hold beside the plainest things.
+
+    Attributes:
+        lengths: Extents of the axis of the stages.
+        rows: Extents of the axis that the results keep.
+        columns: Extents of a matrix's further axis.
+        elements: The most elements of an array.
+        more: Whether arrays are gathered, cast, and kept column by column.
+    """
+
+    lengths: tuple[int, ...] = LENGTHS
+    rows: tuple[int, ...] = (1, 2, 3)
+    columns: tuple[int, ...] = (1, 2, 3)
+    elements: int = 1 << 17
+    more: bool = False
+
+
+SMALL = Sizes()
+LARGE = Sizes(
+    lengths=(0, 1, 2, 3, 7, 16, 33, 64, 130, 256, 1000, 1003, 2048, 4097, 9001, 40_003),
+    rows=(1, 2, 3, 5, 17, 64, 130),
+    columns=(1, 2, 3, 5, 8, 16, 33, 64),
+    more=True,
+)
+"""What makes a GPU's kernels take every shape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +104,8 @@ class _Builder:
     returned: list[tuple[str, str]] = field(default_factory=list)
     wide: bool = False
     least: int = 0
+    elements: tuple[str, ...] = ELEMENTS
+    exact: tuple[str, ...] = EXACT
 
 
 @st.composite
@@ -84,13 +117,19 @@ def cascades(draw: st.DrawFn, *, stages: int = 4, dtypes: tuple[str, ...] = ("f6
     return _cascade(lambda options: draw(st.sampled_from(options)), stages, dtypes)
 
 
-def random_cascade(seed: int, *, stages: int = 4, dtypes: tuple[str, ...] = ("f64",)) -> Cascade:
-    """Return the cascade that belongs to a seed."""
-    return _cascade(random.Random(seed).choice, stages, dtypes)
+def random_cascade(
+    seed: int, *, stages: int = 4, dtypes: tuple[str, ...] = ("f64",), sizes: Sizes = SMALL
+) -> Cascade:
+    """Return the cascade that belongs to a seed, among those of some element types and sizes."""
+    return _cascade(random.Random(seed).choice, stages, dtypes, sizes)
 
 
-def _cascade(pick: Pick, stages: int, dtypes: tuple[str, ...]) -> Cascade:
+def _cascade(pick: Pick, stages: int, dtypes: tuple[str, ...], sizes: Sizes = SMALL) -> Cascade:
     builder = _Builder()
+    if sizes.more:
+        added = pick(((), (), GATHERS, CASTS))
+        builder.elements += added
+        builder.exact += added
     for number in range(pick(range(1, stages + 1))):
         _stage(pick, builder, f"r{number}")
     count = len(builder.returned)
@@ -99,13 +138,24 @@ def _cascade(pick: Pick, stages: int, dtypes: tuple[str, ...]) -> Cascade:
         builder.returned.append(("o", "i l"))
     results = ", ".join(f'"{axes}"' for _, axes in builder.returned)
     results = results if len(builder.returned) == 1 else f"({results})"
-    g = ', g: "l d"' if builder.wide else ""
+    axes = {"x": "i l", "y": "i l", "w": "l", "c": "i l"} | ({"g": "l d"} if builder.wide else {})
+    arguments = _arguments(pick, builder, dtypes, sizes)
+    if sizes.more:
+        axes |= {"q": "i l", "u": "l"} if GATHERS[0] in builder.elements else {}
+        for name in [name for name, own in axes.items() if " " in own and pick(range(3)) == 0]:
+            axes[name] = " ".join(reversed(axes[name].split()))
+            arguments[name] = np.ascontiguousarray(np.asarray(arguments[name]).T)
+    types = {"c": "bool", "q": "i32", "u": "i64"}
+    given = [
+        f'{name}: "{types[name]}[{own}]"' if name in types else f'{name}: "{own}"'
+        for name, own in axes.items()
+    ]
     text = (
-        f'def cascade(x: "i l", y: "i l", w: "l", c: "bool[i l]"{g}, a: float) -> {results}:\n'
+        f"def cascade({', '.join(given)}, a: float) -> {results}:\n"
         + "\n".join(builder.lines)
         + f"\n    return {', '.join(name for name, _ in builder.returned)}\n"
     )
-    return Cascade(text, _arguments(pick, builder, dtypes), count)
+    return Cascade(text, arguments, count)
 
 
 def disagreement(
@@ -182,7 +232,8 @@ def _stage(pick: Pick, builder: _Builder, name: str) -> None:
             _rank(pick, builder, name)
         case "column":
             op = pick(("sum", "mean", "max", "min"))
-            builder.lines.append(f"    {name} = {op}[i]({pick([e for e in EXACT if e != 'w'])})")
+            inner = pick([e for e in builder.exact if e not in ("w", "i8(w)")])
+            builder.lines.append(f"    {name} = {op}[i]({inner})")
             builder.returned.append((name, "i l"))
             builder.columns.append(name)
         case "logic":
@@ -191,7 +242,7 @@ def _stage(pick: Pick, builder: _Builder, name: str) -> None:
             builder.lines.append(f"    {name} = {op}[l]({condition})")
             builder.returned.append((name, "i"))
         case "max" | "min":
-            exact = pick(EXACT)
+            exact = pick(builder.exact)
             inner = exact if pick((True, False)) else _monotone(pick, builder, exact)
             masked, plain = _mask(pick, inner)
             builder.lines.append(f"    {name} = {kind}[l]({masked})")
@@ -217,7 +268,7 @@ def _stage(pick: Pick, builder: _Builder, name: str) -> None:
 def _matrix(pick: Pick, builder: _Builder, name: str, term: str) -> None:
     """Add a product of matrices, or extremes of one axis for each of another, and one for all."""
     op = pick(("sum", "sum", "max", "min"))
-    inner = f"({term}) * g" if op == "sum" else f"({pick(EXACT)}) - g"
+    inner = f"({term}) * g" if op == "sum" else f"({pick(builder.exact)}) - g"
     builder.lines.append(f"    {name} = {op}[l]({_mask(pick, inner)[0]})")
     builder.lines.append(f"    b{name} = max[d]({name})")
     builder.returned.append((name, "i d"))
@@ -234,7 +285,7 @@ def _publish(builder: _Builder, name: str, *, mild: bool) -> None:
 def _weight(pick: Pick, builder: _Builder, name: str) -> None:
     """Add a sum of exponentials under a maximum, making the maximum first if there is none."""
     if not builder.maxima:
-        exact = pick(EXACT)
+        exact = pick(builder.exact)
         builder.lines.append(f"    m{name} = max[l]({exact})")
         builder.maxima.append((f"m{name}", exact))
         _publish(builder, f"m{name}", mild=True)
@@ -245,7 +296,7 @@ def _weight(pick: Pick, builder: _Builder, name: str) -> None:
 
 
 def _rank(pick: Pick, builder: _Builder, name: str) -> None:
-    exact = pick(EXACT)
+    exact = pick(builder.exact)
     masked, _ = _mask(pick, exact)
     op = pick(("argmax", "argmin", "topk"))
     if op == "topk":
@@ -283,8 +334,8 @@ def _monotone(pick: Pick, builder: _Builder, exact: str) -> str:
 
 def _term(pick: Pick, builder: _Builder) -> str:
     """Return an expression over elements and earlier results."""
-    element = pick((*ELEMENTS, *builder.columns))
-    other = pick((*ELEMENTS, *builder.columns))
+    element = pick((*builder.elements, *builder.columns))
+    other = pick((*builder.elements, *builder.columns))
     forms = [element, f"({element}) * ({other})"]
     for name in builder.scalars[-3:]:
         forms += [
@@ -315,13 +366,15 @@ def _term(pick: Pick, builder: _Builder) -> str:
     return str(pick(forms))
 
 
-def _arguments(pick: Pick, builder: _Builder, dtypes: tuple[str, ...]) -> dict[str, Array | float]:
-    rows = pick(range(1, 4))
-    length = pick([length for length in LENGTHS if length >= builder.least])
+def _arguments(
+    pick: Pick, builder: _Builder, dtypes: tuple[str, ...], sizes: Sizes
+) -> dict[str, Array | float]:
+    length = pick([length for length in sizes.lengths if length >= builder.least])
+    rows = pick([rows for rows in sizes.rows if rows == 1 or rows * length <= sizes.elements])
     rng = np.random.default_rng(pick(range(2**32)))
     shapes = {"x": (rows, length), "y": (rows, length), "w": (length,)}
     if builder.wide:
-        shapes["g"] = (length, pick(range(1, 4)))
+        shapes["g"] = (length, pick(sizes.columns))
     mixed = pick((False, True))
     arguments: dict[str, Array | float] = {}
     for name, shape in shapes.items():
@@ -329,6 +382,10 @@ def _arguments(pick: Pick, builder: _Builder, dtypes: tuple[str, ...]) -> dict[s
         arguments[name] = _array(pick, rng, shape, dtype)
     arguments["c"] = rng.random((rows, length)) < pick((0.0, 0.2, 0.8, 1.0))
     arguments["a"] = pick((1.0, -0.5, 2.0, 0.0))
+    if GATHERS[0] in builder.elements:
+        # A few places lie outside: what is read there is absent.
+        arguments["q"] = rng.integers(-1, length + 1, (rows, length)).astype(np.int32)
+        arguments["u"] = rng.integers(-2, length + 2, length).astype(np.int64)
     return arguments
 
 

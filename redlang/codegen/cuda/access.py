@@ -237,6 +237,11 @@ class Accesses:
             run *= frame.spread(fused.vector).width
         size = memory.dtype.bytes
         width = gcd(run, WIDEST // size, self._alignment(memory) // size)
+        # The alignment does not count the step from one short run to the next.
+        strides = self._strides(memory)
+        for own, other in zip(memory.axes, axes, strict=True):
+            if own in strides and other not in (*fused.axes, fused.vector):
+                width = gcd(width, strides[own])
         axis = fused.vector
         if axis and not frame.is_whole(axis):
             multiple = frame.classes.multiple(axis) * fused.factor

@@ -81,7 +81,8 @@ class Unit:
         """Write which tile of each grid axis this unit has."""
         frame = self.frame
         grid = self.kernel.grid
-        if grid:
+        # Without a grid there is one unit, which the others of its block repeat.
+        if grid or self.plan.units > 1:
             unit = self._unit_number()
             for position, axis in reversed(list(enumerate(grid))):
                 count = f"t.tiles({frame.parameter(Extent(axis.axis))}, {axis.tile})"

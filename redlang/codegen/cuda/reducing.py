@@ -342,7 +342,8 @@ class Folds:
         keys = Keys("pair", element.name, element)
         how = best_list(keys, k)
         tile = frame.tile_axes(statement.types[0].axes)
-        slot = next(axis for axis in tile if frame.slots.get(axis) == k)
+        # A list of one element lies along no axis of its tile.
+        slot = next((axis for axis in tile if frame.slots.get(axis) == k), "")
         kept = tuple(axis for axis in tile if axis != slot)
         operands = Operands()
         given: list[str] = []
@@ -360,6 +361,8 @@ class Folds:
         self, value: Value, tile: tuple[str, ...], slot: str, k: int, kept: tuple[str, ...]
     ) -> list[Value]:
         """Return the slots of a list, one tile each."""
+        if not slot:
+            return [value]
         frame = self.frame
         make = frame.module.declare(
             "deal", f't.split("{value.code}", {frame.counts(tile)}, "{slot}", {k})'
