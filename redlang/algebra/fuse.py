@@ -22,6 +22,7 @@ from redlang.algebra.monoids import laws
 from redlang.algebra.operators import Sign
 from redlang.algebra.reading import Reading
 from redlang.algebra.related import related_centres
+from redlang.algebra.sharing import conjuncts
 from redlang.algebra.signs import Signs
 from redlang.algebra.split import split
 from redlang.algebra.steps import arranged
@@ -75,7 +76,8 @@ class _Fuser:
         self.mode = mode
         self.dependences = Dependences(self.program)
         # In real arithmetic nothing remains of a mean.
-        self.signs = Signs(self.program, {mean.rest: Sign.ZERO for mean in self.means})
+        self.known = {mean.rest: Sign.ZERO for mean in self.means}
+        self.signs = Signs(self.program, self.known)
         # No name means two things in one fusion: sweeps may end in the same loops.
         self.taken = {name for definition in self.program.definitions for name in definition.names}
         self.groups = Groups(self.dependences)
@@ -125,13 +127,15 @@ class _Fuser:
             for other in together
             if self.dependences.reduce(other).op == "sum"
         }
+        # Reductions that may have seen nothing where this one sees something have other signs.
+        signs = Signs(self.program, self.known, conjuncts(stage.reduce.condition))
         try:
-            plan = derive(stage, view, self.signs, sums, stable=self.mode != "always")
+            plan = derive(stage, view, signs, sums, stable=self.mode != "always")
         except Declined as declined:
-            self.verdicts[name] = explain.declined(stage, view, self.signs, declined)
+            self.verdicts[name] = explain.declined(stage, view, signs, declined)
             self._require(self.verdicts[name], stage)
             return False
-        self.verdicts[name] = explain.fused(plan, view, self.signs)
+        self.verdicts[name] = explain.fused(plan, view, signs)
         if not isinstance(self.verdicts[name], Fused):
             self._require(self.verdicts[name], stage)
             return False

@@ -17,6 +17,7 @@ from redlang.algebra.operators import LAWS, NONNEGATIVE, NONPOSITIVE, Sign
 from redlang.algebra.separate import NotSeparable, Separation
 from redlang.algebra.signs import Signs
 from redlang.algebra.terms import View
+from redlang.ir import walk
 from redlang.ir.monotony import WRAPPING, is_small
 from redlang.ir.program import Apply, Cast, Expr, Literal
 
@@ -75,6 +76,9 @@ def _without_minus(hoisted: Hoisted, element: Expr, view: View) -> Hoisted:
 
 _BOUNDED = frozenset({"exp", "exp2", "rsqrt", "tanh", "sigmoid", "erf", "sign"})
 """Functions with finite values at infinity."""
+
+_VANISHING = frozenset({"exp", "exp2", "rsqrt", "sigmoid", "div"})
+"""Functions of positive value that floats round to 0 far away."""
 
 
 class _Hoist:
@@ -164,7 +168,7 @@ class _Hoist:
                 result = self.build.apply(factor.op, result, factor.value)
             return result
 
-        absorbing = not strict or any(factor.op == "div" for factor in term.factors)
+        absorbing = not strict or any(f.op == "div" or _may_vanish(f.value) for f in term.factors)
         return Hoisted(term.element, psi, rising, strict, facts, absorbing)
 
     def _binary(self, op: str, left: Expr, right: Expr, expr: Expr) -> Hoisted:
@@ -193,7 +197,7 @@ class _Hoist:
             outer,
             strict=outer.strict and strict,
             facts=(*outer.facts, self._fact(by)),
-            absorbing=outer.absorbing or op == "div" or not strict,
+            absorbing=outer.absorbing or op == "div" or not strict or _may_vanish(by),
         )
 
     def _choice(self, condition: Expr, yes: Hoisted, no: Hoisted, expr: Expr) -> Hoisted:
@@ -289,3 +293,8 @@ class _Hoist:
 
     def _name(self, expr: Expr) -> str:
         return expr.op if isinstance(expr, Apply) else self.view.text(expr)
+
+
+def _may_vanish(factor: Expr) -> bool:
+    """Tell whether a factor that is never 0 may be so small that its float is."""
+    return any(isinstance(node, Apply) and node.op in _VANISHING for node in walk.nodes(factor))

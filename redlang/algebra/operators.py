@@ -204,3 +204,15 @@ FOLDED_SIGNS: dict[str, SignRule] = {
     "topk": _same,
 }
 """Signs of a reduction over at least one element from those of its operand."""
+
+OF_NOTHING: dict[str, Sign] = {
+    "sum": Sign.ZERO,
+    "prod": Sign.POSITIVE,
+    "max": Sign.NEGATIVE,
+    "min": Sign.POSITIVE,
+    "any": Sign.ZERO,
+    "all": Sign.POSITIVE,
+    "count": Sign.ZERO,
+    "topk": Sign.NEGATIVE,
+}
+"""Signs of a reduction over nothing."""

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from redlang.algebra.operators import ANY, FOLDED_SIGNS, LAWS, NONNEGATIVE, Sign
+from redlang.algebra.operators import (
+    ANY,
+    FOLDED_SIGNS,
+    LAWS,
+    NONNEGATIVE,
+    OF_NOTHING,
+    Sign,
+)
+from redlang.algebra.sharing import conjuncts
 from redlang.ir import walk
 from redlang.ir.monotony import WRAPPING, is_small
 from redlang.ir.program import (
@@ -28,9 +36,20 @@ class Signs:
     """Possible signs of the expressions of one program, where they are defined at all."""
 
     def __init__(
-        self, program: Program | None = None, known: Mapping[str, Sign] | None = None
+        self,
+        program: Program | None = None,
+        known: Mapping[str, Sign] | None = None,
+        visible: tuple[Expr, ...] | None = None,
     ) -> None:
-        """Compute the signs of a program's definitions; `known` are facts about some of them."""
+        """Compute the signs of a program's definitions.
+
+        Args:
+            program: Whose definitions to look at.
+            known: Facts about some of them.
+            visible: Conditions that the reader's elements fulfil: reductions under them saw
+                something, any others under conditions may have seen nothing. None stands for a
+                reader who knows that all saw something.
+        """
         self._names: dict[str, Sign] = {}
         self._known: dict[int, tuple[Expr, Sign]] = {}
         if program is not None:
@@ -41,6 +60,9 @@ class Signs:
                     first = rule(self.of(value.operand)) if rule else ANY
                     if value.types[0].dtype.kind == "int" and value.op in _FAR:
                         first = ANY
+                    parts = conjuncts(value.condition) if visible is not None else ()
+                    if not all(part in (visible or ()) for part in parts):
+                        first |= OF_NOTHING.get(value.op, ANY)
                     self._names.update(dict.fromkeys(definition.names[1:], ANY))
                     self._names[definition.names[0]] = first
                 else:

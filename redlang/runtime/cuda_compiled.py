@@ -286,6 +286,8 @@ class _RunMaker:
                 names[placed[key]] = value
             lines.append(f"space = {self.library.empty_text.format_map(placed)}")
             lines.append(f"q = {self.library.address_text.format('space')}")
+        elif spaces:
+            lines.append("q = 0")
         if counted:
             names["counters"] = counters.get
             lines.append(f"counter = counters(stream, {constant(counted)})")

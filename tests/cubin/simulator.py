@@ -350,6 +350,10 @@ class Tiles(Keys):
         number = np.arange(self.block.threads) ^ int(mask)
         return self._each(tile, lambda x: lanes(self.block.wide(x)[number]))
 
+    def ballot(self, condition):
+        # The device asks each warp; of the whole block the answer is as good.
+        return np.uint32(np.asarray(condition).any())
+
     def choose(self, test, yes, no):
         if isinstance(yes, list):
             return [self.choose(test, a, b) for a, b in zip(yes, no, strict=True)]

@@ -268,12 +268,20 @@ class Unit:
 
     def _guarded_body(self, statement: Loop) -> None:
         assert statement.some is not None
-        test = self.values.value(statement.some)
-        with self.frame.scope([]) as inner:
+        frame = self.frame
+        text = self.values.value(statement.some).text
+        before = frame.shared_bytes
+        with frame.scope([]) as inner:
             self.run(statement.body)
-        self.frame.line(f"if {test.text}:")
+        indent = "    "
+        if self.plan.units > 1:
+            # Units decide for themselves, but a warp shuffles as one, and a block waits as one.
+            text = f"t.ballot({text}) != 0"
+            indent = "    " if frame.shared_bytes == before else ""
+        if indent:
+            frame.line(f"if {text}:")
         for line in inner.lines or ["pass"]:
-            self.frame.line(f"    {line}")
+            frame.line(f"{indent}{line}")
 
     def branch(self, statement: Branch) -> None:
         """Write both sides of a branch that all threads of a unit take alike."""
