@@ -192,7 +192,7 @@ class _Shape:
         run = spread.threads * spread.width
         inner = access.axes[access.axes.index(along) + 1 :] if along in access.axes else ()
         run *= prod(self.facts.extent(axis) for axis in inner)
-        return max(1.0, 32 / (run * access.size))
+        return max(1.0, 32 / (max(run, 1) * access.size))
 
     def _reads(self, access: Access) -> float:
         """Return how often an array is read: once more where a map follows a streamed sweep."""

@@ -197,23 +197,42 @@ def indices(code: str, reaches: Sequence[int]) -> Intrinsic:
     return define("indices", tile_type(code, len(reaches)), (code,), generate)
 
 
-def gather(dtype: str, count: int, *, native_f8: bool = True) -> Intrinsic:
-    """Return a function that loads `count` elements: (address of the first, tile of offsets)."""
+def gather(dtype: str, count: int, *, guarded: bool = False, native_f8: bool = True) -> Intrinsic:
+    """Return a function that loads `count` elements: (address of the first, tile of offsets).
+
+    Args:
+        dtype: Storage type of the elements.
+        count: How many a thread loads.
+        guarded: Whether there is a third argument, the number of elements that exist (i32): where
+            there is none, nothing is read, and zeros are returned.
+        native_f8: Whether the device converts f8 by an instruction.
+    """
     size = STORAGE_BITS[dtype] // 8
-    single = load(Access(dtype, 1), hint="keep", native_f8=native_f8)
-    body = Body(lambda base, offset: single(base + offset * size), (COMPUTE_CODES[dtype],), _I64_2)
+    guards = (Guard("any"),) if guarded else ()
+    single = load(Access(dtype, 1, guards=guards), hint="keep", native_f8=native_f8)
+    codes = (*_I64_2, "i32") if guarded else _I64_2
+    if guarded:
+        body = Body(
+            lambda base, offset, some: single(base + offset * size, some),
+            (COMPUTE_CODES[dtype],),
+            codes,
+        )
+    else:
+        body = Body(
+            lambda base, offset: single(base + offset * size), (COMPUTE_CODES[dtype],), codes
+        )
 
     def generate(
         context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
     ) -> Values:
-        base, offsets = values
+        base, offsets, *some = values
         found = [
-            call(context, builder, body, [base, offset])
+            call(context, builder, body, [base, offset, *some])
             for offset in unpack(builder, offsets, count)
         ]
         return pack(builder, found)
 
-    kinds = ["i64", tile_type("i64", count)]
+    kinds = ["i64", tile_type("i64", count), *codes[2:]]
     return define("gather", tile_type(COMPUTE_CODES[dtype], count), kinds, generate)
 
 

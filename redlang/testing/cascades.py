@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from redlang.testing.compare import differences
 from redlang.testing.inputs import SPECIALS, STORAGE, spread
 from redlang.testing.plans import Pick
-from redlang.testing.rounding import rounding
+from redlang.testing.rounding import precision, rounding
 
 Array = NDArray[Any]
 ELEMENTS = ("x", "y", "w", "x * w", "abs(x)", "x * x", "x - y", "where(x > 0, x, y)", "x * a", "-y")
@@ -40,6 +40,8 @@ CONDITIONS = (
     "i < 2",  # constant along l: the last one
 )
 GATHERS = ("w[q[i, l]]", "x[i, u[l]]")
+PLACES = ("q", "u")
+"""Arrays of indices."""
 CASTS = ("f16(x)", "bf16(y)", "i8(w)", "f8e4m3(x)")
 LENGTHS = (0, 1, 2, 3, 7, 16, 33, 130)
 ELEMENT_TYPES = ("f64", "f32", "f16", "bf16", "f8e4m3", "f8e5m2", "i8", "u8", "i16", "i32", "i64")
@@ -85,6 +87,11 @@ class Cascade:
     text: str
     arguments: Mapping[str, Array | float] = field(repr=False)
     stages: int
+
+    @property
+    def precision(self) -> float:
+        """The rounding of the least precise type that it computes in; what is cast is f32."""
+        return 2.0**-23 if any(cast in self.text for cast in CASTS) else precision(self.arguments)
 
     def __str__(self) -> str:
         shapes = {name: np.shape(value) for name, value in self.arguments.items()}

@@ -2,8 +2,8 @@
 
 The unfused program in double precision is right. The derived sweeps, random plans run as loops,
 and for some of the cascades the compiled kernel must agree with it under the contract; every stage
-that shares a sweep must have its proof. A cascade is known by its seed, so a fault that is found
-here is repeated with `--seed`.
+that shares a sweep must have its proof. With `--backend cuda` larger cascades run on a GPU. A
+cascade is known by its seed, so a fault that is found here is repeated with `--seed`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from redlang.algebra.fuse import fuse
@@ -35,32 +34,18 @@ from redlang.kernel import compile as compiled
 from redlang.schedule.lower import lower
 from redlang.schedule.nests import find_nests
 from redlang.testing.cascades import ELEMENT_TYPES, Cascade, disagreement, random_cascade
+from redlang.testing.faults import Fault, movable
+from redlang.testing.on_gpu import examine_on_gpu
 from redlang.testing.plans import Pick, draw_plan
-from redlang.testing.rounding import as_tuple, precision, tolerance
+from redlang.testing.rounding import as_tuple, tolerance
 
 Array = NDArray[Any]
 Results = tuple[Array, ...]
 
+SILENCE = 300.0
+"""Seconds without any result after which a process is taken to hang."""
 CUTS = ((7, 1), (1, 1), (16, 3))
 """Tile and number of segments of the sweeps that are tried."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """A cascade that some form computes wrongly.
-
-    Attributes:
-        who: The form.
-        problem: How its results differ, or its traceback.
-    """
-
-    seed: int
-    who: str
-    problem: str
-    cascade: Cascade
-
-    def __str__(self) -> str:
-        return f"seed {self.seed}: {self.who}\n{self.problem}\n{self.cascade}"
 
 
 def examine(seed: int, *, compile: bool = False) -> list[Fault]:
@@ -98,9 +83,8 @@ class _Trial:
         self.right: Results = as_tuple(reference(**self.arguments))
         self.declared: Results = as_tuple(reference(**self.arguments, precision="declared"))
         # Integers cannot move by a little, so that numbers stand in for them.
-        moving = {name: _movable(value) for name, value in self.arguments.items()}
-        self.allowed = tolerance(reference, moving, 2.0**-52)
-        self.eps_ratio = precision(self.arguments) / 2.0**-52
+        self.allowed = tolerance(reference, movable(self.arguments), 2.0**-52)
+        self.eps_ratio = cascade.precision / 2.0**-52
 
     def forms(self, pick: Pick, *, compile: bool) -> Iterator[tuple[str, Results, bool]]:
         """Yield each form's name, its results, and whether it computed in double precision."""
@@ -134,12 +118,6 @@ class _Trial:
         )
 
 
-def _movable(value: Array | float) -> Array | float:
-    if isinstance(value, np.ndarray) and value.dtype.kind in "iu":
-        return value.astype(np.float64)
-    return value
-
-
 def unproved(verdicts: Iterable[StageVerdict]) -> list[str]:
     """Return the stages that are carried with no proof, or with one that numbers did not check."""
     return [
@@ -149,11 +127,21 @@ def unproved(verdicts: Iterable[StageVerdict]) -> list[str]:
     ]
 
 
-def _work(task: tuple[int, bool]) -> list[str]:
-    seed, compile = task
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What a process is asked: which cascade, on what, and whether to compile it for the CPU."""
+
+    seed: int
+    backend: str
+    compile: bool = False
+
+
+def _work(task: _Task) -> tuple[int, list[str]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        return [str(fault) for fault in examine(seed, compile=compile)]
+        if task.backend == "cuda":
+            return task.seed, [str(fault) for fault in examine_on_gpu(task.seed)]
+        return task.seed, [str(fault) for fault in examine(task.seed, compile=task.compile)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -161,24 +149,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="redlang.testing.fuzz", description=__doc__)
     parser.add_argument("--count", type=int, default=10_000, help="how many cascades")
     parser.add_argument("--seed", type=int, default=0, help="the first one's seed")
-    parser.add_argument("--every", type=int, default=50, help="one in so many is compiled")
+    parser.add_argument("--backend", choices=("cpu", "cuda"), default="cpu", help="what computes")
+    parser.add_argument("--every", type=int, default=50, help="one in so many is compiled (cpu)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--budget", type=float, default=1e9, help="seconds after which it stops")
     options = parser.parse_args(arguments)
     seeds = range(options.seed, options.seed + options.count)
-    tasks = [(seed, seed % options.every == 0) for seed in seeds]
-    start, wrong = time.perf_counter(), 0
+    tasks = [_Task(seed, options.backend, seed % options.every == 0) for seed in seeds]
     with tempfile.TemporaryDirectory() as folder:
         # Nobody needs thousands of generated kernels in the cache later.
         os.environ.update(REDLANG_CACHE_DIR=folder, REDLANG_NUM_THREADS="1")
-        context = multiprocessing.get_context("spawn")
-        with context.Pool(options.jobs, maxtasksperchild=500) as pool:
-            for number, faults in enumerate(pool.imap_unordered(_work, tasks), 1):
-                wrong += bool(faults)
-                for fault in faults:
-                    print(fault, end="\n\n", flush=True)
-                if number % 500 == 0 or number == len(tasks):
-                    spent = time.perf_counter() - start
-                    print(f"{number} cascades, {wrong} wrong, {spent:.0f} s", flush=True)
+        return _run(tasks, options.jobs, options.budget)
+
+
+def _run(tasks: Sequence[_Task], jobs: int, budget: float) -> int:
+    """Do tasks in other processes until the time is over; return the exit status."""
+    start, wrong = time.perf_counter(), 0
+    waiting = {task.seed for task in tasks}
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(jobs, maxtasksperchild=500) as pool:
+        results = pool.imap_unordered(_work, tasks)
+        while waiting:
+            spent = time.perf_counter() - start
+            try:
+                seed, faults = results.next(max(0.0, min(budget - spent, SILENCE)))
+            except multiprocessing.TimeoutError:
+                print(f"stopped before {sorted(waiting)[:jobs]} and others", flush=True)
+                break
+            waiting.discard(seed)
+            wrong += bool(faults)
+            for fault in faults:
+                print(fault, end="\n\n", flush=True)
+            done = len(tasks) - len(waiting)
+            if done % 100 == 0 or not waiting:
+                print(f"{done} cascades, {wrong} wrong, {spent:.0f} s", flush=True)
     return int(wrong > 0)
 
 

@@ -52,15 +52,11 @@ class Placed:
         """Return the array as a tensor on a device, with the same strides."""
         torch = importlib.import_module("torch")
         name = TORCH_NAMES[FROM_NUMPY[self.memory.dtype].name]
-        carrier = f"uint{8 * self.memory.itemsize}" if self.memory.dtype.kind == "V" else None
-        memory = self.memory if carrier is None else self.memory.view(_signed(carrier))
+        # NumPy has no such types of its own, and torch takes them as the integers of their size.
+        carrier = {"bfloat16": "int16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}.get(name)
+        memory = self.memory.view(carrier) if carrier else self.memory
         held = torch.from_numpy(memory).to(device).view(getattr(torch, name))
         return torch.as_strided(held, self.shape, self.strides, self.offset)
-
-
-def _signed(carrier: str) -> str:
-    # torch views signed integers of every size.
-    return carrier.removeprefix("u") if carrier != "uint8" else carrier
 
 
 def placed(pick: Pick, array: Array) -> Placed:

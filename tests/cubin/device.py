@@ -11,7 +11,7 @@ import numpy as np
 from redlang import pipeline
 from redlang.codegen.cuda.kernel_text import Number
 from redlang.codegen.cuda.matrix_text import MatrixText, TensorMap
-from redlang.runtime import cuda_compiled, cuda_compiler, tensor_maps
+from redlang.runtime import cuda_compiled, tensor_maps
 from redlang.schedule.device import DEFAULT_DEVICE
 from redlang.targets import toolchain
 from tests.codegen.emulating import KINDS, STORED, Machine
@@ -120,6 +120,18 @@ class FakeDriver:
         return launch
 
 
+class Zeros:
+    """Counters in this process."""
+
+    def __init__(self):
+        self.memory = np.zeros(1 << 16, np.uint32)
+
+    def get(self, stream, count):
+        assert count <= len(self.memory)
+        assert not self.memory.any(), "a kernel leaves its counters in a mess"
+        return self.memory.ctypes.data
+
+
 class CodeDriver(FakeDriver):
     """Keeps the code of kernels, and runs nothing."""
 
@@ -155,7 +167,7 @@ def simulated(monkeypatch, device=DEFAULT_DEVICE, driver=None):
         )
 
     def backend(machine, call, where):
-        compiler = cuda_compiler.CudaCompiler(machine.compiler(call.program), device)
+        compiler = machine.cuda_compiler(call.program, device)
         machine.history.call = call
         return cuda_compiled.CudaCompiled(compiler, cast(Any, driver), 0)
 
@@ -163,6 +175,7 @@ def simulated(monkeypatch, device=DEFAULT_DEVICE, driver=None):
     monkeypatch.setattr(tensor_maps, "encode", encoded)
     monkeypatch.setattr(pipeline.Machine, "backend", backend)
     monkeypatch.setattr(cuda_compiled, "stream_text", lambda library, number: ("0", {}))
+    monkeypatch.setattr(cuda_compiled, "counters_of", lambda *where: Zeros())
     monkeypatch.setattr(
         cuda_compiled, "load", lambda code, driver, number: [driver.load(k) for k in code.kernels]
     )

@@ -284,15 +284,15 @@ class Tiles(Keys):
 
         return stored
 
-    def gather(self, dtype, count, native_f8=True):
+    def gather(self, dtype, count, guarded=False, native_f8=True):
         del native_f8
         size = STORAGE[dtype].itemsize
 
-        def gathered(base, offsets):
+        def gathered(base, offsets, some=1):
             found = []
             for offset in self.elements(offsets, count):
                 place_ = self.block.wide(np.asarray(base) + np.asarray(offset) * size)
-                here = np.ones(self.block.threads, np.bool_)
+                here = np.full(self.block.threads, bool(some > 0))
                 raw = self.block.memory.load(place_, here, size)
                 data = np.ascontiguousarray(raw).view(STORAGE[dtype])[:, 0]
                 found.append(lanes(data.astype(COMPUTE[dtype])))

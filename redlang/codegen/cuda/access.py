@@ -97,7 +97,7 @@ class Accesses:
         return ", native_f8=False" if portable else ""
 
     def _gather(self, expr: Load, memory: Memory, depth: int) -> Value:
-        """Load at computed places; a place outside its axis reads the first element."""
+        """Load at computed places; a place outside its axis reads the first element, if any."""
         frame = self.frame
         axes = expr.type.axes
         tile = frame.tile_axes(axes)
@@ -115,11 +115,24 @@ class Accesses:
             "offset", ["i64"], setting.lines, text, operands, tile, depth
         )
         count = frame.size(tile)
-        options = f'"{memory.dtype.name}", {count}{self._f8(memory.dtype)}'
+        # Threads without elements run along, and an empty array may have no memory at all.
+        maybe_none = [a for a in memory.axes if frame.classes.multiple(a) == 1]
+        guarded = ", guarded=True" if maybe_none else ""
+        options = f'"{memory.dtype.name}", {count}{guarded}{self._f8(memory.dtype)}'
         make = frame.module.declare(f"gather_{memory.name}", f"t.gather({options})")
-        text_ = f"{make}({frame.parameter(Address(memory.name))}, {place_value.text})"
+        given = [frame.parameter(Address(memory.name)), place_value.text]
+        if maybe_none:
+            given.append(self._existing(maybe_none))
+        text_ = f"{make}({', '.join(given)})"
         code = CODES[compute_type(memory.dtype).name]
         return self.values.assign(memory.name, text_, tile, code, depth)
+
+    def _existing(self, axes: Sequence[str]) -> str:
+        """Return a number that is 0 if one of the axes is empty (i32)."""
+        first, *others = (self.frame.parameter(Extent(axis)) for axis in axes)
+        for other in others:
+            first = f"t.smaller({first}, {other})"
+        return f"t.clamped({first})"
 
     # Stores -----------------------------------------------------------------------------------
 

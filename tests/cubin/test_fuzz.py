@@ -1,0 +1,27 @@
+"""Cascades of every shape, type and layout through the CUDA path, on a simulated GPU."""
+
+import pytest
+
+from redlang.schedule.device import DEFAULT_DEVICE
+from redlang.testing import on_gpu
+from redlang.testing.cascades import Sizes
+from tests.cubin.device import simulated
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+SIZES = Sizes(
+    lengths=(0, 1, 2, 7, 33, 64, 130, 1003, 4097),
+    rows=(1, 2, 3, 17, 64),
+    columns=(1, 2, 5, 16, 33),
+    elements=1 << 13,
+    more=True,
+)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_generated_cascades_agree_with_the_reference(seed, monkeypatch):
+    monkeypatch.setattr(on_gpu, "probe", lambda number: DEFAULT_DEVICE)
+    with simulated(monkeypatch):
+        faults = on_gpu.examine_on_gpu(seed, device="cpu", sizes=SIZES)
+        assert not faults, "\n".join(map(str, faults))
