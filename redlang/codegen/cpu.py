@@ -33,7 +33,7 @@ from redlang.source import SourceText
 SUM_BLOCK = 4096
 SCALAR_SUM_BLOCK = 128
 # Elements that a search looks over at once for one that matters.
-SEARCH_BLOCK = 64
+SEARCH_BLOCK = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,16 +353,37 @@ class KernelEmitter:
         block, end, hit = (at.names.fresh(f"{axis}_{word}") for word in ("block", "end", "hit"))
         with self.writer.loop(f"for {block} in range({first}, {stop}, {SEARCH_BLOCK}):"):
             self.writer.line(f"{end} = min({block} + {SEARCH_BLOCK}, {stop})")
-            self.writer.line(f"{hit} = False")
+            bars = [reductions.bar(fold, at) for fold in folds]
+            self.writer.line(f"{hit} = {' or '.join(empty for _, empty in bars)}")
             with at.inside(axis, at.names.fresh(axis), block, end):
-                for fold in folds:
-                    test = reductions.matters(fold, at)
+                for fold, (best, _) in zip(folds, bars, strict=True):
+                    test = reductions.matters(fold, best, at)
                     self.writer.line(f"{hit} = logical_or({hit}, {test})")
-            with (
-                self.writer.block(f"if {hit}:"),
-                at.inside(axis, at.names.fresh(axis), block, end),
-            ):
-                self.nodes(body)
+            with self.writer.block(f"if {hit}:"):
+                lists = [leaf for leaf, fold in zip(body, folds, strict=True) if fold.op == "topk"]
+                if lists:
+                    with at.inside(axis, at.names.fresh(axis), block, end):
+                        self.nodes(lists)
+                for fold in folds:
+                    if fold.op != "topk":
+                        self._best_of(fold, axis, block, end)
+
+    def _best_of(self, fold: loops.Fold, axis: str, first: str, stop: str) -> None:
+        """Write how the best of a block joins a search: its value, then the first such place."""
+        at = self.at
+        peak, place = at.names.fresh("peak"), at.names.fresh("place")
+        dtype = at.tree.types[fold.names[0]].dtype
+        self.writer.line(f"{peak} = {reductions.identities(fold.op, [dtype])[0]}")
+        with at.inside(axis, at.names.fresh(axis), first, stop):
+            self.writer.line(f"{peak} = {reductions.better(fold, peak, at)}")
+        self.writer.line(f"{place} = {stop}")
+        with at.inside(axis, at.names.fresh(axis), first, stop):
+            test = reductions.matches(fold, peak, at)
+            here = f"select({test}, {at.index(axis)}, {stop})"
+            self.writer.line(f"{place} = minimum({place}, {here})")
+        at.indices[axis] = place
+        reductions.take(fold, peak, f"{place} < {stop}", at)
+        del at.indices[axis]
 
 
 def _is_bounded(fold: loops.Fold) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from redlang.codegen import bodies
 from redlang.codegen.bodies import statements
+from redlang.codegen.continuing import continued
 from redlang.codegen.nesting import (
     Facts,
     For,
@@ -60,7 +61,9 @@ def build_tree(
 ) -> Tree:
     """Return the tree of one kernel, for arrays with these unit strides."""
     order = [axis.name for axis in program_loops.program.axes]
-    return _Builder(program_loops, bodies.prepared(kernel, order), unit).build()
+    prepared = bodies.prepared(kernel, order)
+    body, going_on = continued(prepared.body)
+    return _Builder(program_loops, replace(prepared, body=body), unit, going_on).build()
 
 
 class _Straight:
@@ -102,7 +105,11 @@ class _Straight:
 
 class _Builder:
     def __init__(
-        self, program_loops: loops.Loops, kernel: loops.Kernel, unit: dict[str, str | None]
+        self,
+        program_loops: loops.Loops,
+        kernel: loops.Kernel,
+        unit: dict[str, str | None],
+        going_on: frozenset[str],
     ) -> None:
         self.kernel = kernel
         program = program_loops.program
@@ -125,7 +132,7 @@ class _Builder:
         order = tuple(axis.name for axis in program.axes)
         segment = [kernel.segment.index] if kernel.segment is not None else []
         self.builder = Builder((*segment, *order))
-        self.facts = Facts(order, self.slots, self.axes, unit, votes)
+        self.facts = Facts(order, self.slots, self.axes, unit, votes, going_on)
 
     def build(self) -> Tree:
         """Return the finished tree."""

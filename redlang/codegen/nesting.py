@@ -76,6 +76,7 @@ class Facts:
         axes: The axes of every value.
         unit: The axis along which each array, result and workspace has stride 1, if any.
         votes: Further votes for the innermost axis of steps that read a value.
+        going_on: States whose folds go on from the value that they have.
     """
 
     order: tuple[str, ...]
@@ -83,6 +84,7 @@ class Facts:
     axes: Mapping[str, tuple[str, ...]]
     unit: Mapping[str, str | None]
     votes: Mapping[str, str] = field(default_factory=dict)
+    going_on: frozenset[str] = frozenset()
 
     def slot(self, step: Step) -> str | None:
         """Return the slot axis of a step that handles whole top-k lists."""
@@ -207,8 +209,8 @@ class _Nesting:
         return [Leaf(step)]
 
     def begun(self, fold: loops.Fold, done: frozenset[str]) -> bool:
-        """Say whether a loop of this nest over one of the fold's axes is open."""
-        return bool(set(fold.over) & done & set(self.order))
+        """Say whether a fold has a result to add to: that of a state, or of a loop around it."""
+        return fold.names[0] in self.facts.going_on or bool(set(fold.over) & done & set(self.order))
 
     def runs(self, steps: list[Step], axis: str) -> list[tuple[bool, list[Step]]]:
         """Cut `steps` into runs inside and outside a loop over `axis`, in a valid order.

@@ -160,16 +160,60 @@ def join(step: loops.Fold, parts: list[str], to: Places) -> None:
     to.write(name, joined(step.op, to.read(name), part, step.types[0].dtype))
 
 
-def matters(step: loops.Fold, to: Places) -> str:
-    """Return a test that is false only for elements that change nothing in a search."""
+def bar(step: loops.Fold, to: Places) -> tuple[str, str]:
+    """Return what an element must beat in a search, and whether any element would do.
+
+    Nothing beats a NaN; the bar is then an infinity, which only another NaN seems to beat.
+    """
     values, places = step.names[0], step.names[1]
-    value = to.typed(step.values[0], to.tree.types[values].dtype)
+    dtype = to.tree.types[values].dtype
     worst = str(step.k - 1) if step.op == "topk" and step.k is not None else None
-    rank = _rank(step.op)
-    test = f"{rank}({value}, {to.read(values, worst)}, {to.read(places, worst)})"
+    best = to.keep(to.read(values, worst))
+    if dtype.kind == "float":
+        top = lowest(dtype) if step.op == "argmin" else highest(dtype)
+        best = to.keep(f"select(is_nan({best}), {top}, {best})")
+    return best, f"{to.read(places, worst)} < 0"
+
+
+def matters(step: loops.Fold, best: str, to: Places) -> str:
+    """Return a test that is false only for elements that do not beat the bar of a search."""
+    value = to.typed(step.values[0], to.tree.types[step.names[0]].dtype)
+    test = f"logical_not({value} {'>=' if step.op == 'argmin' else '<='} {best})"
     if step.condition is not None:
         test = f"logical_and({to.typed(step.condition, BOOL)}, {test})"
     return test
+
+
+def better(step: loops.Fold, best: str, to: Places) -> str:
+    """Return the better of the current element of a search for one place and `best`."""
+    dtype = to.tree.types[step.names[0]].dtype
+    text = to.typed(step.values[0], dtype)
+    if step.condition is not None:
+        (identity, _) = identities(step.op, [dtype])
+        text = f"select({to.typed(step.condition, BOOL)}, {text}, {identity})"
+    return joined(step.op.removeprefix("arg"), best, text, dtype)
+
+
+def matches(step: loops.Fold, best: str, to: Places) -> str:
+    """Return a test of whether the current element of a search is as good as its best one."""
+    dtype = to.tree.types[step.names[0]].dtype
+    value = to.typed(step.values[0], dtype)
+    test = f"{value} == {best}"
+    if dtype.kind == "float":
+        # Where there is a NaN the best is one, and no number equals it.
+        test = f"logical_or({test}, is_nan({value}))"
+    if step.condition is not None:
+        test = f"logical_and({to.typed(step.condition, BOOL)}, {test})"
+    return test
+
+
+def take(step: loops.Fold, value: str, seen: str, to: Places) -> None:
+    """Write how the best of several elements, at the current indices, joins a search."""
+    best, place = step.names
+    test = f"logical_and({seen}, {_rank(step.op)}({value}, {to.read(best)}, {to.read(place)}))"
+    with to.writer.block(f"if {test}:"):
+        to.write(best, value)
+        to.write(place, row_major_index(step.over, to))
 
 
 def _arg(step: loops.Fold, to: Places) -> None:
@@ -179,6 +223,13 @@ def _arg(step: loops.Fold, to: Places) -> None:
     test = f"{_rank(step.op)}({value}, {to.read(best)}, {to.read(place)})"
     if step.condition is not None:
         test = f"logical_and({to.typed(step.condition, BOOL)}, {test})"
+    if to.innermost is not None and to.innermost != to.index(step.over[-1]):
+        # Neighbours belong to other results: choices make a vector of them, branches do not.
+        ahead = to.keep(test)
+        place_text = row_major_index(step.over, to)
+        to.write(best, f"select({ahead}, {value}, {to.read(best)})")
+        to.write(place, f"select({ahead}, {place_text}, {to.read(place)})")
+        return
     with to.writer.block(f"if {test}:"):
         to.write(best, value)
         to.write(place, row_major_index(step.over, to))
