@@ -318,17 +318,20 @@ def reference(
 
     if precision not in ("double", "declared"):
         raise ValueError(f"precision={precision!r}: choose 'double' or 'declared'")
+    program, values = operands(machine, args, keywords)
+    results = interpret(program, values, precision=precision, store=precision == "declared")
+    return results[0] if len(results) == 1 else results
+
+
+def operands(
+    machine: Machine, args: Sequence[object], keywords: Mapping[str, object]
+) -> tuple[Program, dict[str, Any]]:
+    """Return the program of a call, as resolved, and the NumPy arrays and numbers it is for."""
     call = machine.caller.examine(args, keywords)
     arrays = {
         name: argument.library.to_numpy(argument.value) for name, argument in call.arguments.items()
     }
-    results = interpret(
-        call.program,
-        {**call.scalars, **arrays},
-        precision=precision,
-        store=precision == "declared",
-    )
-    return results[0] if len(results) == 1 else results
+    return call.program, {**call.scalars, **arrays}
 
 
 # Streams

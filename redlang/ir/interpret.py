@@ -47,6 +47,13 @@ def interpret(
     Raises:
         ArgumentError: An extent contradicts another, or a parameter is missing.
     """
+    return results(program, finished(program, arrays, precision), store=store)
+
+
+def finished(
+    program: Program, arrays: Mapping[str, Array | Number], precision: Precision = "double"
+) -> Scope:
+    """Return the scope in which results are evaluated: it holds the values of all reductions."""
     scope = bind(program, arrays, precision)
     keys = _keys(program)
     for definition in program.definitions:
@@ -56,7 +63,7 @@ def interpret(
             scope = scope.with_values(dict(zip(definition.names, found, strict=True)))
         else:
             scope = scope.with_pointwise({definition.names[0]: value})
-    return results(program, scope, store=store)
+    return scope
 
 
 def _keys(program: Program) -> dict[str, Reduce]:
@@ -157,9 +164,14 @@ def _result(program: Program, result: Result, scope: Scope, *, store: bool) -> A
         with np.errstate(all="ignore"):
             stored = numerics.to_storage(data, result.dtype) if store else data
         whole[tuple(slice(*inner.window(axis)) for axis in result.axes)] = stored
-    flat = whole.reshape([math.prod(scope.extents[a] for a in dim.axes) for dim in result.dims])
+    return joined(program, result, whole, scope.extents)
+
+
+def joined(program: Program, result: Result, whole: Array, extents: Mapping[str, int]) -> Array:
+    """Return values that have a dimension for each axis of a result in the result's own shape."""
+    flat = whole.reshape([math.prod(extents[a] for a in dim.axes) for dim in result.dims])
     # What lies behind the end of a ragged dimension is not there.
-    return flat[tuple(slice(dim_extent(program, dim, scope.extents)) for dim in result.dims)]
+    return flat[tuple(slice(dim_extent(program, dim, extents)) for dim in result.dims)]
 
 
 def _pieces(axes: Sequence[str], scope: Scope) -> list[dict[str, tuple[int, int]]]:

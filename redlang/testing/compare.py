@@ -25,7 +25,7 @@ def differences(
     *,
     rtol: float = 1e-6,
     atol: ArrayLike = 0.0,
-    kinds: bool = True,
+    kinds: ArrayLike = True,
 ) -> str:
     """Return one sentence on how `actual` differs from `expected`; empty if it does not.
 
@@ -34,8 +34,8 @@ def differences(
         expected: What is right, of the same shape.
         rtol: Allowed difference relative to each expected value.
         atol: Allowed difference on top, in the values' unit; an array has one for each element.
-        kinds: Whether NaN, inf and -inf must each stand in the same places. Without it "not
-            finite" must.
+        kinds: Whether NaN, inf and -inf must each stand in the same places; an array says it for
+            each element. Elsewhere "not finite" must.
     """
     a, b = _plain(actual), _plain(expected)
     if a.shape != b.shape:
@@ -43,8 +43,9 @@ def differences(
     if a.dtype.kind in "biu" and b.dtype.kind in "biu":
         return _first(a != b, a, b, "values")
     x, y = a.astype(np.float64), b.astype(np.float64)
-    for name, mask in (KINDS if kinds else FINITENESS).items():
-        if wrong := _first(mask(x) != mask(y), x, y, f"places of {name}"):
+    for name, mask in (KINDS | FINITENESS).items():
+        asked = np.asarray(kinds) if name in KINDS else np.True_
+        if wrong := _first(asked & (mask(x) != mask(y)), x, y, f"places of {name}"):
             return wrong
     both = np.isfinite(x) & np.isfinite(y)
     with np.errstate(invalid="ignore", over="ignore"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeGuard
 
 import ml_dtypes
@@ -11,40 +11,56 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
+FACTOR = 256.0
+"""Covers the number of roundings, and what three samples of moved inputs miss."""
+
 
 def tolerance(
     reference: Callable[..., Any],
     arguments: Mapping[str, Array | float],
     eps: float,
     *,
-    factor: float = 256.0,
+    factor: float = FACTOR,
 ) -> tuple[Array, ...]:
     """Return how far each result may lie from the reference, element by element.
 
     Inputs are moved by 2**-20 of themselves, or by a few roundings of a narrower type, three times
     at random; what the results move by, divided by that, says how much a rounding of the inputs can
-    be magnified on the way. `factor` covers the number of roundings and what three samples miss.
+    be magnified on the way.
     """
+    step, samples = moved(arguments)
+    right = as_tuple(reference(**arguments))
+    others = [as_tuple(reference(**sample)) for sample in samples]
+    return tuple(factor * eps * s for s in spread(right, others, step))
+
+
+def moved(arguments: Mapping[str, Array | float]) -> tuple[float, list[dict[str, Array | float]]]:
+    """Return how far inputs are moved, and the arguments moved that far at random, three times."""
     precisions = [_eps(value.dtype) for value in arguments.values() if _floats(value)]
     step = max(2.0**-20, *(4 * precision for precision in precisions), 0.0)
     rng = np.random.default_rng(0)
-    right = as_tuple(reference(**arguments))
-    spread = [np.abs(np.nan_to_num(np.asarray(r, np.float64), posinf=0, neginf=0)) for r in right]
-    for _ in range(3):
-        moved = {
-            name: (value.astype(float) * (1 + step * rng.uniform(-1, 1, value.shape))).astype(
-                value.dtype
-            )
-            if _floats(value)
-            else value
-            for name, value in arguments.items()
-        }
-        for number, other in enumerate(as_tuple(reference(**moved))):
+
+    def sample(value: Array | float) -> Array | float:
+        if not _floats(value):
+            return value
+        factors = 1 + step * rng.uniform(-1, 1, value.shape)
+        return np.asarray((value.astype(float) * factors).astype(value.dtype))
+
+    return step, [{name: sample(value) for name, value in arguments.items()} for _ in range(3)]
+
+
+def spread(
+    right: tuple[Array, ...], others: Sequence[tuple[Array, ...]], step: float
+) -> tuple[Array, ...]:
+    """Return how much of a relative error of 1 in the inputs comes out, element by element."""
+    moves = [np.abs(np.nan_to_num(np.asarray(r, np.float64), posinf=0, neginf=0)) for r in right]
+    for results in others:
+        for number, other in enumerate(results):
             with np.errstate(invalid="ignore"):
                 change = np.asarray(other, np.float64) - np.asarray(right[number], np.float64)
             change = np.where(np.isfinite(change), np.abs(change), 0.0)
-            spread[number] = np.maximum(spread[number], change / step)
-    return tuple(factor * eps * s for s in spread)
+            moves[number] = np.maximum(moves[number], change / step)
+    return tuple(moves)
 
 
 def as_tuple(results: Any) -> tuple[Array, ...]:  # noqa: ANN401  # one array or several

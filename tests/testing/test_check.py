@@ -1,3 +1,4 @@
+import time
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,21 @@ def third(x: "h w", y: "h w") -> ("", "2"):
     return sum[h](y[h, 2]), v
 
 
+@redlang.kernel
+def skewness(x: "m n", w: "m n") -> "m":
+    total = sum[n](w)
+    mu = sum[n](w * x) / total
+    m2 = sum[n](w * (x - mu) ** 2) / total
+    m3 = sum[n](w * (x - mu) ** 3) / total
+    return m3 / m2**1.5
+
+
+@redlang.kernel
+def share(x: "m n") -> ("m n", "m"):
+    top = max[n](x)
+    return (x - x) / (x - top), top
+
+
 class Planted:
     """A kernel that gives something else than its reference."""
 
@@ -87,6 +103,29 @@ def test_right_kernels_pass(kernel):
 def test_planted_faults_are_found(change):
     with pytest.raises(AssertionError, match="the kernel gives a wrong result 0"):
         check(planted(change), examples=20, extents={"m": 2, "n": st.integers(1, 3)})
+
+
+def test_kinds_of_what_is_not_finite_are_asked_for_where_they_are_promised():
+    # Behind a spread of 0 or a sum of weights of 0 anything may come that is not finite.
+    x = np.array([[0.1257, -0.1321, 0.6404], [0.1049, -0.5357, 0.3616]], np.float32)
+    w = np.array([[0, 0, 1], [2, -2, 0]], np.float32)
+    assert_agrees(Planted(skewness, lambda r: np.where(np.isnan(r), -np.inf, r)), {"x": x, "w": w})
+    with pytest.raises(AssertionError, match="what is not finite"):
+        assert_agrees(Planted(skewness, np.nan_to_num), {"x": x, "w": w})
+    # A quotient of elements under a finite maximum is NaN.
+    with pytest.raises(AssertionError, match="places of NaN"):
+        assert_agrees(
+            Planted(share, lambda r: (np.where(np.isnan(r[0]), np.inf, r[0]), r[1])), {"x": x}
+        )
+
+
+def test_the_search_for_a_small_example_ends(monkeypatch):
+    monkeypatch.setitem(check.__globals__, "SHRINKING", 0.5)
+    kernel = planted(lambda result: result + np.float32(1))
+    start = time.monotonic()
+    with pytest.raises(AssertionError, match="gives a wrong result 0"):
+        check(kernel, examples=20)
+    assert time.monotonic() - start < 60
 
 
 def test_axes_that_fold():
