@@ -140,7 +140,10 @@ def _work(task: _Task) -> tuple[int, list[str]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         if task.backend == "cuda":
-            return task.seed, [str(fault) for fault in examine_on_gpu(task.seed)]
+            try:
+                return task.seed, [str(fault) for fault in examine_on_gpu(task.seed)]
+            except RuntimeError as error:
+                return task.seed, [f"seed {task.seed}: {error}"]
         return task.seed, [str(fault) for fault in examine(task.seed, compile=task.compile)]
 
 
@@ -167,7 +170,7 @@ def _run(tasks: Sequence[_Task], jobs: int, budget: float) -> int:
     start, wrong = time.perf_counter(), 0
     waiting = {task.seed for task in tasks}
     context = multiprocessing.get_context("spawn")
-    with context.Pool(jobs, maxtasksperchild=500) as pool:
+    with context.Pool(jobs, maxtasksperchild=500 if tasks[0].backend == "cpu" else 60) as pool:
         results = pool.imap_unordered(_work, tasks)
         while waiting:
             spent = time.perf_counter() - start

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import random
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -35,6 +36,8 @@ from redlang.testing.rounding import as_tuple, tolerance
 
 Array = NDArray[Any]
 
+_lost: list[int] = []
+"""The seed whose kernel made the device unusable for this process, if any did."""
 NOISE = 1e-11
 """How far off the reference itself may be, where sums of large terms cancel."""
 
@@ -50,6 +53,9 @@ def examine_on_gpu(
         device: Where, as torch names it.
         sizes: Of what size the cascade is.
     """
+    if _lost:
+        time.sleep(1)  # other processes are better off with the seeds that are left
+        raise RuntimeError(f"not tried: seed {_lost[0]} has cost this process its device")
     pick = random.Random(seed).choice
     types = list(ELEMENT_TYPES)
     random.Random(seed).shuffle(types)
@@ -71,7 +77,17 @@ def examine_on_gpu(
             faults += trial.into(seed, pick)
     except Exception:  # any error of any layer is a fault to report
         faults.append(Fault(seed, who, traceback.format_exc() + trial_text(places), cascade))
+        if device != "cpu" and not _is_alive():
+            _lost.append(seed)
     return faults
+
+
+def _is_alive() -> bool:
+    try:
+        importlib.import_module("torch").cuda.synchronize()
+    except RuntimeError:
+        return False
+    return True
 
 
 def trial_text(places: Mapping[str, Placed | float]) -> str:

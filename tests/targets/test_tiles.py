@@ -15,6 +15,8 @@ from redlang.codegen.cuda.module import WORDS
 from redlang.targets import toolchain, vocabulary
 from redlang.targets.ptx import convert
 from redlang.targets.ptx.access import Access, Along, Guard, pieces
+from redlang.targets.ptx.across import warps_bytes, warps_rows
+from redlang.targets.ptx.shared import BYTES, _groups
 
 KERNEL = """\
 import numpy as np
@@ -227,3 +229,23 @@ def test_every_intrinsic_compiles_for_the_oldest_target():
             target="8.0",
         )
         assert "e4m3x2" not in ptx
+
+
+@pytest.mark.parametrize("peers", [1, 2, 4, 8])
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize(
+    "codes", [("f32",), ("f32", "i64"), ("bool", "f32", "f64", "i32"), ("i64", "f32", "i64")]
+)
+def test_values_that_warps_exchange_are_aligned_to_their_access(codes, count, peers):
+    starts = warps_rows(codes, count, peers)
+    group = warps_bytes(codes, count, peers)
+    taken = set()
+    for (part, _), start in starts.items():
+        size = BYTES[codes[part]]
+        own = set(range(start, start + size * peers))
+        assert not own & taken
+        taken |= own
+        for base in (0, group):
+            for first, width in _groups(peers, size):
+                assert (base + start + first * size) % (width * size) == 0
+    assert max(taken) < group

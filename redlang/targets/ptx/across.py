@@ -91,13 +91,9 @@ def warps(function: Intrinsic, count: int, peers: int, offset: int) -> Intrinsic
     """
     body = body_of(function)
     sizes = [BYTES[code] for code in body.results]
-    # One row of `peers` values for each value of each state, so that a thread reads neighbours.
-    rows = [(part, number) for part in range(len(sizes)) for number in range(count)]
-    starts: dict[tuple[int, int], int] = {}
-    group_bytes = 0
-    for part, number in rows:
-        starts[part, number] = group_bytes
-        group_bytes += sizes[part] * peers
+    starts = warps_rows(body.results, count, peers)
+    rows = sorted(starts)
+    group_bytes = warps_bytes(body.results, count, peers)
 
     def generate(
         context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
@@ -128,6 +124,22 @@ def warps(function: Intrinsic, count: int, peers: int, offset: int) -> Intrinsic
 
     kinds = ["i32", "i32", "bool", *state_kinds(body, count)]
     return define("warps", states_type(body, count), kinds, generate)
+
+
+def warps_rows(codes: Sequence[str], count: int, peers: int) -> dict[tuple[int, int], int]:
+    """Return where the row of each value begins in a group's region of `warps`.
+
+    There is one row of `peers` values for each value of each state, so that a thread reads
+    neighbours at once. Wide values come first: each row is aligned to its widest access.
+    """
+    order = sorted(range(len(codes)), key=lambda part: -BYTES[codes[part]])
+    starts: dict[tuple[int, int], int] = {}
+    end = 0
+    for part in order:
+        for number in range(count):
+            starts[part, number] = end
+            end += BYTES[codes[part]] * peers
+    return starts
 
 
 def warps_bytes(codes: Sequence[str], count: int, peers: int) -> int:
