@@ -26,6 +26,8 @@ STRIDED_TILE = 32
 CONTRACT_ROWS = 64
 CONTRACT_STREAM = 128
 RESIDENT_COLUMNS = 256
+# From this many elements inside on, a step along a swept axis is worth a tile of its own.
+HEAVY_ELEMENTS = 1024
 # Below this many elements a segment costs more to merge than it saves.
 SEGMENT_ELEMENTS = 1 << 15
 MAX_SEGMENTS = 16
@@ -72,7 +74,8 @@ def choose_plan(
 def segment_count(plan: NestPlan, extents: Mapping[str, int]) -> int:
     """Return into how many segments the cut axis goes; it depends on extents only (K6)."""
     assert plan.segmented is not None
-    others = prod(extents[a] for a, _ in plan.tiles if a != plan.segmented and a in extents)
+    axes = {*(axis for axis, _ in plan.tiles), *plan.resident} - {plan.segmented}
+    others = prod(extents[a] for a in axes if a in extents)
     length = extents[plan.segmented]
     tiles = -(-length // plan.tile(plan.segmented))
     return max(1, min(MAX_SEGMENTS, tiles, length * max(others, 1) // SEGMENT_ELEMENTS))
@@ -88,8 +91,8 @@ class _Chooser:
         self.nest = nest
         self.separate = separate
         self.extents = extents
-        uses = Uses(program, (*nest.sweeps, *nest.inner))
-        self.all_axes = frozenset[str]().union(*map(uses.all_axes, nest.sweeps))
+        self.uses = Uses(program, (*nest.sweeps, *nest.inner))
+        self.all_axes = frozenset[str]().union(*map(self.uses.all_axes, nest.sweeps))
         self.swept = _unique(axis for sweep in nest.sweeps for axis in sweep.axes)
         self.inner = _unique(axis for sweep in nest.inner for axis in sweep.axes)
         self.extra = [a for a in program.ordered(self.all_axes) if a not in nest.base]
@@ -159,7 +162,11 @@ class _Chooser:
         passes += any(a in self.swept for a in self.mapped)
         row = prod(self.extents[a] for a in _unique([*self.swept, *self.mapped]))
         fits = 8 * row * prod(self.extents[a] for a in self.extra) <= ON_CHIP_BYTES
-        if passes > 1 and fits and not self.rows:
+        # What is computed anew for each element of a sweep is computed once by one sweep too.
+        streams = len(self.nest.sweeps) == 1 and any(
+            self._inner_work(axis) >= HEAVY_ELEMENTS for axis in self.swept
+        )
+        if passes > 1 and fits and not self.rows and not (streams and not self.mapped):
             return "on-chip"
         return "single-segment"
 
@@ -198,6 +205,12 @@ class _Chooser:
             return STRIDED_TILE if fast_in_grid else 1
         if fast_in_grid:
             return STRIDED_TILE
+        work = self._inner_work(axis) if axis in self.swept else 1
+        if work >= STRIDED_TILE:
+            if axis in self._inner_fast_axes():
+                # Shorter pieces of rows keep the memory from running ahead.
+                return STREAM_TILE // 2
+            return 1 if work >= HEAVY_ELEMENTS else STRIDED_TILE
         kept = prod(self.extents[a] for a in self.extra)
         return max(STRIDED_TILE, STREAM_TILE // _power_above(max(kept, 1)))
 
@@ -233,6 +246,32 @@ class _Chooser:
             return self.nest.base[-1] if not self.nest.sweeps and self.nest.base else None
         return max(votes, key=lambda axis: votes[axis])
 
+    def _inner_work(self, axis: str) -> int:
+        """Return how many elements each step along `axis` takes in the sweeps inside."""
+        axes = {
+            a for sweep in self._inside() if axis in self.uses.all_axes(sweep) for a in sweep.axes
+        }
+        return prod(self.extents[a] for a in axes - {axis})
+
+    def _inner_fast_axes(self) -> frozenset[str]:
+        """Return the axes along which loads of the sweeps inside have unit stride."""
+        loads = [load for sweep in self._inside() for load in _loads(self.program, sweep)]
+        return frozenset(
+            self.program.array(load.array).axes[-1] for load in loads if load.type.axes
+        )
+
+    def _inside(self) -> list[Sweep]:
+        """Return the sweeps that are evaluated inside those of the nest."""
+        found: dict[int, Sweep] = {}
+        todo = list(self.nest.sweeps)
+        own = {id(sweep) for sweep in todo}
+        while todo:
+            for sweep in self.uses.read_by(todo.pop()):
+                if id(sweep) not in found and id(sweep) not in own:
+                    found[id(sweep)] = sweep
+                    todo.append(sweep)
+        return list(found.values())
+
     def _segmented(
         self, kind: Kind, grid: tuple[GridAxis, ...], tiles: Mapping[str, int]
     ) -> str | None:
@@ -244,6 +283,7 @@ class _Chooser:
         later = {axis for sweep in others for axis in sweep.axes}
         swept = [a for a in first.axes if a in tiles and a not in later]
         work = prod(self.extents[a] for a in first.axes)
+        work *= max((self._inner_work(axis) for axis in swept), default=1)
         if not swept or units > 4 or work < 2 * SEGMENT_ELEMENTS:
             return None
         axis = max(swept, key=lambda a: self.extents[a])

@@ -143,3 +143,41 @@ def inertia(x: "b n c", w: "b n") -> "b":
     (sweep,) = [s for s in loops.kernels[0].body if isinstance(s, Loop)]
     assert sweep.axis == "n"
     assert "c" in loops.kernels[0].resident
+
+
+LOSS = """
+def loss(x: "m n") -> "":
+    z = sum[n](exp(x - max[n](x)))
+    return mean[m](log(z) + max[n](x))
+"""
+SPREAD = """
+def spread(x: "m n") -> "":
+    s = sum[n](x * x)
+    mu = mean[m](s)
+    return mean[m]((s - mu) ** 2)
+"""
+COLUMNS = """
+def columns(x: "m n") -> "":
+    return mean[n](max[m](x))
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "extents", "tile"),
+    [
+        (LOSS, {"m": 100, "n": 5000}, 1),
+        (LOSS, {"m": 9000, "n": 100}, 32),
+        (SPREAD, {"m": 100, "n": 5000}, 1),
+        (COLUMNS, {"m": 5000, "n": 4000}, 1024),
+    ],
+)
+def test_one_result_over_much_work_is_cut_among_units(text, extents, tile):
+    first, second = loops_of(text, **extents).kernels
+    assert (first.kind, second.kind) == ("multi-segment", "merge")
+    assert first.segment is not None
+    assert first.segment.tile == tile
+
+
+def test_little_work_is_not_cut():
+    (kernel,) = loops_of(LOSS, m=100, n=100).kernels
+    assert kernel.segment is None
