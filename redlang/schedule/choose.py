@@ -14,11 +14,14 @@ from redlang.ir.incremental import Partial, Sweep
 from redlang.ir.loops import GridAxis
 from redlang.ir.program import Expr, Load, Program, Reduce
 from redlang.schedule.contract import split_product
-from redlang.schedule.nests import Nest, Uses
+from redlang.schedule.nests import Nest, Uses, detached
 from redlang.schedule.plan import Kind, NestPlan, Plan
 
 # Half of a 1 MiB L2 (the smallest of current server cores): the rest is for inputs passing by.
 ON_CHIP_BYTES = 1 << 19
+# Rows that are stored again: what is computed once and read back from L2 or L3 (2 MiB a core on
+# current servers) beats computing it twice.
+NEAR_BYTES = 1 << 21
 # A tile of this many f32 leaves room for a few of its kind in a 32 KiB L1.
 STREAM_TILE = 2048
 # Steps along a swept axis while another axis runs through memory.
@@ -65,9 +68,9 @@ def choose_plan(
     nests, plans = [], []
     for number, nest in enumerate(fused):
         chooser = _Chooser(program, nest, separate[number] if alike else None, extents)
-        chosen, plan = chooser.choose()
-        nests.append(chosen)
-        plans.append(plan)
+        for chosen, plan in chooser.cut() or [chooser.choose()]:
+            nests.append(chosen)
+            plans.append(plan)
     return Choice(tuple(nests), Plan(tuple(plans)))
 
 
@@ -102,6 +105,29 @@ class _Chooser:
         self.slots = {d.value.new_axis for d in program.definitions if isinstance(d.value, Reduce)}
         self.sides = self._contraction_sides()
         self.rows = frozenset[str]().union(*self.sides)
+
+    def cut(self) -> list[tuple[Nest, NestPlan]]:
+        """Return the nest with results along a swept axis in nests of their own, if that pays.
+
+        A row that is cut among units has its result only when they are merged; what is stored
+        along the row then runs over as many units again.
+        """
+        along = {
+            n
+            for n in self.nest.results
+            if not set(self.swept).isdisjoint(self.program.results[n].axes)
+        }
+        if not along or self.rows:
+            return []
+        parts = detached(self.program, self.nest, frozenset(along))
+        found = [_Chooser(self.program, part, None, self.extents).choose() for part in parts]
+        plan = found[0][1]
+        units = prod(-(-self.extents[g.axis] // g.tile) for g in plan.grid)
+        work = prod(self.extents[a] for a in _unique([*self.swept, *self.nest.base]))
+        if plan.kind != "multi-segment" or work < 4 * SEGMENT_ELEMENTS:
+            return []
+        # One unit after the other is better off where a row stays in a cache.
+        return found if units == 1 or self._kind() != "on-chip" else []
 
     def choose(self) -> tuple[Nest, NestPlan]:
         """Return the nest in its chosen form, and its plan."""
@@ -159,9 +185,11 @@ class _Chooser:
         if not self.nest.sweeps:
             return "map"
         passes = len(self.nest.sweeps if self.separate is None else self.separate.sweeps)
-        passes += any(a in self.swept for a in self.mapped)
+        again = any(a in self.swept for a in self.mapped)
+        passes += again
         row = prod(self.extents[a] for a in _unique([*self.swept, *self.mapped]))
-        fits = 8 * row * prod(self.extents[a] for a in self.extra) <= ON_CHIP_BYTES
+        near = NEAR_BYTES if again else ON_CHIP_BYTES
+        fits = 8 * row * prod(self.extents[a] for a in self.extra) <= near
         # What is computed anew for each element of a sweep is computed once by one sweep too.
         streams = len(self.nest.sweeps) == 1 and any(
             self._inner_work(axis) >= HEAVY_ELEMENTS for axis in self.swept
@@ -286,7 +314,7 @@ class _Chooser:
         work *= max((self._inner_work(axis) for axis in swept), default=1)
         if not swept or units > 4 or work < 2 * SEGMENT_ELEMENTS:
             return None
-        axis = max(swept, key=lambda a: self.extents[a])
+        axis = max(swept, key=lambda a: -(-self.extents[a] // tiles[a]))
         return axis if self.extents[axis] >= 2 * tiles[axis] else None
 
 

@@ -10,7 +10,7 @@ its own. Nothing here knows extents: these are facts of the program alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from redlang.ir import walk
 from redlang.ir.incremental import Combine, Each, Let, Partial, Sweep
@@ -221,6 +221,33 @@ def _place_results(
         for n in maps
     ]
     return tuple(nests)
+
+
+def detached(program: Program, nest: Nest, numbers: frozenset[int]) -> tuple[Nest, ...]:
+    """Return a nest without some of its results, and a nest without sweeps for each of those.
+
+    What the results read of the nest goes through memory.
+    """
+    uses = Uses(program, (*nest.sweeps, *nest.inner))
+    own = {stage for sweep in nest.sweeps for stage in sweep.stages}
+    exported = set(nest.exports)
+    todo = [stage for n in numbers for stage in uses.stages(program.results[n].value)]
+    seen: set[str] = set()
+    while todo:
+        stage = todo.pop()
+        if stage in own:
+            exported.add(stage)
+        elif stage not in seen:
+            seen.add(stage)
+            for expr in step_expressions(uses.sweep_of[stage]):
+                todo += uses.stages(expr)
+    names = [name for d in program.definitions for name in d.names if name in exported]
+    rest = tuple(n for n in nest.results if n not in numbers)
+    maps = [
+        Nest(program.ordered(frozenset(program.results[n].axes)), (), nest.inner, (n,), ())
+        for n in sorted(numbers)
+    ]
+    return (replace(nest, results=rest, exports=tuple(names)), *maps)
 
 
 def _exports(

@@ -1,0 +1,100 @@
+"""Which plans are chosen for a CPU, and that they give what the program means."""
+
+import numpy as np
+import pytest
+
+import redlang
+from redlang import std
+from redlang.runtime import threads
+
+f32 = np.float32
+
+LONG = {
+    "softmax": ('x: "m n"', '"m n"', "p = exp(x - max[n](x))", "return p / sum[n](p)"),
+    "layer norm": (
+        'x: "m n"',
+        '("m n", "m", "m n")',
+        "u = mean[n](x)",
+        "v = mean[n]((x - u) ** 2)",
+        "return (x - u) * rsqrt(v + 1e-5), v, x - u",
+    ),
+    "masked": (
+        'x: "m n"',
+        '("m n", "m")',
+        "y = where(n % 3 != m, x)",
+        "return fill(exp(y - logsumexp[n](y)), 0), count[n](y > 0)",
+    ),
+    "list": (
+        'x: "m n"',
+        '("m n", "m j")',
+        "v, i = topk[n:j](x, 3)",
+        "return where(x >= min[j](v), x, 0), v",
+    ),
+    "two axes": ('x: "n k"', '"n k"', "return x / sqrt(sum[n, k](x * x))"),
+    "columns": ('x: "n m"', '"n m"', "return x - mean[n](x)"),
+}
+SHAPES = {"two axes": (300, 512), "columns": (70_000, 2)}
+
+
+def compiled(parameters, results, *lines):
+    body = "".join(f"    {line}\n" for line in lines)
+    text = f"def kernel({parameters}) -> {results}:\n{body}"
+    return redlang.compile(text, names={"logsumexp": std.logsumexp})
+
+
+def kinds(kernel):
+    lines = str(kernel.explain("plan")).splitlines()
+    return [line.split(": ")[1] for line in lines if line.startswith("kernel ")]
+
+
+def as_tuple(value):
+    return value if isinstance(value, tuple) else (value,)
+
+
+@pytest.fixture
+def pools():
+    yield threads.set_threads
+    threads.set_threads(None)
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_one_long_row_is_cut_for_its_sweep_and_for_what_is_stored_along_it(name, pools, rng):
+    kernel = compiled(*LONG[name])
+    x = rng.standard_normal(SHAPES.get(name, (1, 140_001))).astype(f32)
+    found = []
+    for count in (1, 2, 5):
+        pools(count)
+        found.append(as_tuple(kernel(x)))
+    first, *maps = kinds(kernel)
+    assert first == "multi-segment"
+    assert maps
+    assert set(maps) == {"map"}
+    for i, right in enumerate(as_tuple(kernel.reference(x))):
+        scale = float(np.abs(right).max())
+        np.testing.assert_allclose(found[0][i], right, rtol=1e-5, atol=1e-6 * scale)
+        for other in found[1:]:
+            np.testing.assert_array_equal(other[i], found[0][i])
+
+
+def test_a_cut_row_may_be_stored_over(rng):
+    kernel = compiled(*LONG["softmax"])
+    x = rng.standard_normal((1, 140_001)).astype(f32)
+    y = x.copy()
+    kernel(y, out=y)
+    np.testing.assert_array_equal(y, kernel(x))
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ((64, 65_536), ["on-chip"]),
+        ((32, 262_144), ["on-chip"]),
+        ((2, 1 << 20), ["multi-segment", "map"]),
+        ((8, 1 << 19), ["single-segment"]),
+    ],
+    ids=str,
+)
+def test_many_rows_are_one_unit_each(shape, expected):
+    kernel = compiled(*LONG["softmax"])
+    kernel(np.zeros(shape, f32))
+    assert kinds(kernel) == expected
