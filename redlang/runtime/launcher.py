@@ -133,7 +133,12 @@ def make_launcher(site: Site, backend: Backend) -> tuple[FunctionType, str]:
     launch = Launch(
         program, ExtentText(program, scalars), inputs, outputs, scalars, device, dict(extents.NAMES)
     )
-    launch.lines += [f"s{x.variable} = {x.variable}.shape" for x in inputs]
+    shapes = [f"s{x.variable} = {x.variable}.shape" for x in inputs]
+    if any(x.library.name == "torch" for x in inputs):
+        # A nested tensor has none.
+        shapes = ["try:", *(f"    {line}" for line in shapes), "except RuntimeError:"]
+        shapes.append(f"    {MISFIT}")
+    launch.lines += shapes
     launch.lines += _scalar_lines(program, variables, site.types)
     launch.lines += launch.extents.bind({x.name: f"s{x.variable}" for x in inputs})
     launch.lines += _results(launch, bool(site.results))
