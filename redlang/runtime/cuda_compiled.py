@@ -21,8 +21,9 @@ from redlang.codegen.cuda.kernel_text import Address, Counters, KernelText, Numb
 from redlang.codegen.cuda.matrix_text import MatrixParameter, MatrixText, TensorMap
 from redlang.ir.program import Program
 from redlang.ir.types import U8
+from redlang.runtime import cuda_tuning
 from redlang.runtime.cache import BUILDING
-from redlang.runtime.cuda_classes import Arrays
+from redlang.runtime.cuda_classes import Arrays, Known
 from redlang.runtime.cuda_compiler import CudaCode, CudaCompiler
 from redlang.runtime.driver import Driver, stream_text
 from redlang.runtime.launcher import Launch, Stored
@@ -30,6 +31,7 @@ from redlang.runtime.matrix_calls import map_maker
 from redlang.runtime.memory import AnyArray, Library
 from redlang.schedule.in_place import in_place
 from redlang.schedule.plan import segment_axis
+from redlang.schedule.search import Choice, Ranked
 
 KEPT_CALLS = 4096
 """Sets of extents, strides and alignments whose runs one launcher remembers."""
@@ -128,7 +130,7 @@ class _Calls(OrderedDict[tuple[Any, ...], Run]):
             run = self.get(key)
             if run is None:
                 extents, arrays = self._read(key)
-                run = self._make(extents, arrays, stream)
+                run = self._make(key, extents, arrays, stream)
                 while len(self) >= KEPT_CALLS:
                     self.popitem(last=False)
                 self[key] = run
@@ -161,9 +163,55 @@ class _Calls(OrderedDict[tuple[Any, ...], Run]):
         addresses = {x.name: offset for x, offset in zip(self._stored, lows, strict=True)}
         return extents, Arrays(strides, addresses)
 
-    def _make(self, extents: Mapping[str, int], arrays: Arrays, stream: int) -> Run:
+    def _make(
+        self, key: tuple[Any, ...], extents: Mapping[str, int], arrays: Arrays, stream: int
+    ) -> Run:
+        compiler = self._backend.compiler
+        run = self._run(compiler.find(extents, arrays), extents, arrays, stream)
+        if not compiler.compiler.options.tune or compiler.forced is not None:
+            return run
+        choice, known = compiler.classify(extents, arrays)
+        if choice.measured or all(len(options) < 2 for options in choice.ranked):
+            return run
+        return self._on_trial(key, run, choice, known)
+
+    def _on_trial(self, key: tuple[Any, ...], first: Run, choice: Choice, known: Known) -> Run:
+        """Return a run that measures plans at its first call, and gives way to the best."""
+        backend, name = self._backend, self._program.name
+        driver, number = backend.driver, backend.number
+        inputs = sum(not x.name.startswith("result.") for x in self._stored)
+
+        def trial(stream: int, *arguments: Any) -> None:  # noqa: ANN401  # addresses, scalars
+            results = arguments[inputs : len(self._stored)]
+            # What stores over its inputs cannot run twice.
+            if set(results) & set(arguments[:inputs]) or driver.is_capturing(stream):
+                first(stream, *arguments)
+                return
+
+            def make(chosen: list[Ranked]) -> Run | None:
+                code, _ = backend.compiler.build(chosen, known)
+                return code and self._run(code, known.extents, known.arrays, stream)
+
+            with BUILDING:
+                library = self._stored[0].library
+                scratch = library.empty((cuda_tuning.DELAY_BYTES,), U8, self._device)
+                place = library.memory(scratch).address
+                with cuda_tuning.stopwatch(driver, number, stream, place, arguments) as time_of:
+                    record = cuda_tuning.measure(name, choice, make, time_of)
+                cuda_tuning.RECORDS.set(backend.compiler.record_key(choice), record)
+                run = self._run(
+                    backend.compiler.find(known.extents, known.arrays),
+                    known.extents,
+                    known.arrays,
+                    stream,
+                )
+                self[key] = run
+            run(stream, *arguments)
+
+        return trial
+
+    def _run(self, code: CudaCode, extents: Mapping[str, int], arrays: Arrays, stream: int) -> Run:
         backend = self._backend
-        code = backend.compiler.find(extents, arrays)
         if id(code) not in backend._loaded:
             name = self._program.name
             backend.driver.require_no_capture(backend.number, stream, name)

@@ -11,7 +11,7 @@ import logging
 import pickle
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import gcd, prod
 
 from redlang.codegen.cuda.kernel_text import Classes, KernelText
@@ -19,6 +19,7 @@ from redlang.codegen.cuda.matrix_text import MatrixText, UnsuitedError
 from redlang.errors import BackendError, InternalError
 from redlang.ir.loops import Kernel, Loops
 from redlang.ir.program import ArrayParam, Program
+from redlang.runtime import cuda_tuning
 from redlang.runtime.cache import digest, disk
 from redlang.runtime.compiler import Compiler, Derived, unpickled, versions
 from redlang.runtime.cuda_classes import Arrays, Known
@@ -202,7 +203,14 @@ class CudaCompiler:
         layout = self.layout(shape, arrays, extents)
         choice = self.choice(shape, layout)
         choice = with_matrices(self.compiler, choice, extents, self.device)
+        choice = cuda_tuning.reordered(choice, self.record_key(choice))
         return choice, Known(shape, layout, extents, arrays, self.device, self.sizes)
+
+    def record_key(self, choice: Choice) -> str:
+        """Return the name of what was measured for a class."""
+        options = repr(replace(self.compiler.options, tune=False))
+        program = repr(self.compiler.program)
+        return cuda_tuning.record_key(program, options, choice, repr(self.device))
 
     def find(self, extents: Mapping[str, int], arrays: Arrays) -> CudaCode:
         """Return code for a call, from memory, from disk, or made."""

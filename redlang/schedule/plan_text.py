@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from redlang.schedule.candidates import Part
 from redlang.schedule.device import Device
 from redlang.schedule.model import Estimate, segments
-from redlang.schedule.search import Choice, Ranked
+from redlang.schedule.search import Choice, Measured, Ranked
 
 LOSERS = 5
 
@@ -35,6 +35,7 @@ def plan_text(
     for number, options in enumerate(choice.ranked):
         chosen = next((r for r in options if set(r.candidate.parts) <= set(parts)), options[0])
         lines += _nest(number, chosen, extents, device, figures)
+        lines += _measured(choice.measured[number] if choice.measured else ())
         lines += _losers([r for r in options if r is not chosen])
     return "\n".join(lines)
 
@@ -81,6 +82,13 @@ def _part(
         f"  occupancy {fits.blocks} blocks an SM, {100 * fits.warp_share:.0f} % of warps, "
         f"limited by {fits.limiter}"
     )
+
+
+def _measured(measured: Sequence[Measured]) -> Iterator[str]:
+    if measured:
+        others = ", ".join(f"{m.time_us:.1f} {m.family}" for m in measured[1:])
+        best = f"{measured[0].time_us:.1f} µs, the least of {len(measured)} plans"
+        yield f"  measured  {best}{f' (others: {others})' if others else ''}"
 
 
 def _losers(others: Sequence[Ranked]) -> Iterator[str]:

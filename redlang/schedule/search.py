@@ -124,12 +124,34 @@ def layout_class(layout: Layout, shape: ShapeClass, sizes: Mapping[str, int]) ->
 
 
 @dataclass(frozen=True, slots=True)
+class Measured:
+    """A plan that was measured.
+
+    Attributes:
+        name: What tells it from the others of its nest.
+        family: Its kind.
+        time_us: Of the whole program with it.
+    """
+
+    name: str
+    family: str
+    time_us: float
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
-    """The plans of a program's nests, best first, for one class and device."""
+    """The plans of a program's nests, best first, for one class and device.
+
+    Attributes:
+        shape, layout: The class.
+        ranked: The plans of each nest.
+        measured: What was measured of each nest's plans, the best first; nothing if nothing was.
+    """
 
     shape: ShapeClass
     layout: Layout
     ranked: tuple[tuple[Ranked, ...], ...]
+    measured: tuple[tuple[Measured, ...], ...] = ()
 
     @property
     def best(self) -> tuple[Ranked, ...]:
