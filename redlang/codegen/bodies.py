@@ -1,9 +1,9 @@
 """A kernel's body before it is nested: types of values, slots of lists, and what is left out.
 
 Three rewrites of no consequence for the result come first: values that nothing reads are dropped;
-conditions that are made of indices alone are written out where they are read, so that they need no
-memory and show where they confine a loop; a matrix product has the later of its result's axes for
-columns, since that is the one along which results are adjacent in memory.
+conditions and places that are made of indices alone are written out where they are read, so that
+they need no memory and show where they confine a loop; a matrix product has the later of its
+result's axes for columns, since that is the one along which results are adjacent in memory.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from redlang.codegen.products import product_axes
 from redlang.codegen.visible import is_of_indices
 from redlang.ir import loops, walk
 from redlang.ir.program import Expr, Ref
-from redlang.ir.types import BOOL, Type
+from redlang.ir.types import BOOL, I64, Type
 from redlang.schedule import tidy
+
+# A place of more nodes than this is kept: its arithmetic would cost more than memory does.
+PLACE_NODES = 12
 
 SLOT = "slot"
 """The axis of a top-k list whose type does not name one."""
@@ -87,19 +90,20 @@ def _keep(body: tuple[loops.Statement, ...], read: frozenset[str]) -> tuple[loop
 
 
 def _written_out(body: tuple[loops.Statement, ...]) -> tuple[loops.Statement, ...]:
-    """Return the body with conditions of indices in place of the names that they have."""
+    """Return the body with conditions and places of indices in place of their names."""
     writers: dict[str, int] = {}
     values: dict[str, Expr] = {}
     for statement in statements(body):
         for name in tidy.writes(statement):
             if not isinstance(statement, loops.Loop | loops.Branch):
                 writers[name] = writers.get(name, 0) + 1
-        if isinstance(statement, loops.Compute) and statement.type.dtype is BOOL:
+        if isinstance(statement, loops.Compute) and statement.type.dtype in (BOOL, I64):
             values[statement.name] = statement.value
     known: dict[str, Expr] = {}
     for name, value in values.items():
         value = walk.substitute(value, known)
-        if writers[name] == 1 and is_of_indices(value):
+        small = value.type.dtype is BOOL or walk.size_of(value) <= PLACE_NODES
+        if writers[name] == 1 and is_of_indices(value) and small:
             known[name] = value
     return _substituted(body, known) if known else body
 

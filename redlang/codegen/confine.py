@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from redlang.codegen.interior import implied, settled_step
 from redlang.codegen.nesting import For, Leaf, Node
 from redlang.codegen.steps import Assign, Step, step_reads
 from redlang.codegen.storage import Storage
@@ -44,7 +45,10 @@ def confined(node: For, known: Iterable[str], storage: dict[str, Storage]) -> Co
     if len(confining) != 1:
         return None
     ((condition, where),) = confining
-    inside = _mapped(node.body, lambda step: _inside(step, condition, where.rest))
+    facts = implied(condition, where.rest)
+    inside = _mapped(
+        node.body, lambda step: settled_step(_inside(step, condition, where.rest), facts)
+    )
     outside = _without_idle(_mapped(node.body, lambda step: _outside(step, condition)), storage)
     if not all(_writes_constant(step) for step in _steps(outside)):
         return None
@@ -71,7 +75,7 @@ def _conditions(step: Step) -> list[Expr]:
     """Return the conditions under which a step does something else than write a constant."""
     if isinstance(step, loops.Fold) and step.condition is not None:
         return [step.condition]
-    if isinstance(step, Assign) and _is_masked(step.value):
+    if isinstance(step, Assign | loops.Store) and _is_masked(step.value):
         assert isinstance(step.value, Apply)
         return [step.value.arguments[0]]
     return []
@@ -92,7 +96,7 @@ def _inside(step: Step, condition: Expr, rest: Expr | None) -> Step:
         return step
     if isinstance(step, loops.Fold):
         return replace(step, condition=rest)
-    assert isinstance(step, Assign)
+    assert isinstance(step, Assign | loops.Store)
     assert isinstance(step.value, Apply)
     _, value, otherwise = step.value.arguments
     if rest is not None:
@@ -106,7 +110,7 @@ def _outside(step: Step, condition: Expr) -> Step | None:
         return step
     if isinstance(step, loops.Fold):
         return None
-    assert isinstance(step, Assign)
+    assert isinstance(step, Assign | loops.Store)
     assert isinstance(step.value, Apply)
     return replace(step, value=step.value.arguments[2])
 
@@ -144,4 +148,4 @@ def _without_idle(nodes: list[Node], storage: dict[str, Storage]) -> list[Node]:
 
 
 def _writes_constant(step: Step) -> bool:
-    return isinstance(step, Assign) and isinstance(step.value, Literal)
+    return isinstance(step, Assign | loops.Store) and isinstance(step.value, Literal)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from redlang.codegen import reductions
 from redlang.codegen.arguments import Arguments, Buffer, arrange, row_major
 from redlang.codegen.confine import confined
+from redlang.codegen.interior import interior
 from redlang.codegen.kernels import Tree, build_tree
 from redlang.codegen.multiply import write_product
 from redlang.codegen.nesting import MANNERS, For, If, Leaf, Multiply, Node, Tiles
@@ -23,6 +24,7 @@ from redlang.codegen.places import Places, Range
 from redlang.codegen.products import is_plain
 from redlang.codegen.scalars import spell
 from redlang.codegen.steps import Assign, Begin, Step
+from redlang.codegen.visible import Stretch
 from redlang.codegen.writer import Writer
 from redlang.ir import loops, walk
 from redlang.ir.program import Expr, Load
@@ -263,23 +265,32 @@ class KernelEmitter:
         at = self.at
         current = at.range_of(node.axis)
         part = confined(node, at.indices, at.storage)
-        if part is None:
-            self._loop(node.axis, node.body, current.first, current.stop)
+        if part is not None:
+            self._split(node.axis, part.stretch, part.inside, part.outside)
             return
+        inner = interior(node, at.indices)
+        if inner is not None:
+            self._split(node.axis, inner.stretch, inner.body, node.body)
+            return
+        self._loop(node.axis, node.body, current.first, current.stop)
+
+    def _split(self, axis: str, where: Stretch, inside: list[Node], outside: list[Node]) -> None:
+        """Write a loop with one body inside a stretch of its axis and another one around it."""
+        at, current = self.at, self.at.range_of(axis)
         begin, end = current.first, current.stop
-        if part.stretch.first:
-            bounds = ", ".join(spell(bound, at) for bound in part.stretch.first)
-            begin = at.names.fresh(f"{node.axis}_from")
+        if where.first:
+            bounds = ", ".join(spell(bound, at) for bound in where.first)
+            begin = at.names.fresh(f"{axis}_from")
             self.writer.line(f"{begin} = min(max({current.first}, {bounds}), {current.stop})")
-            if part.outside:
-                self._loop(node.axis, part.outside, current.first, begin)
-        if part.stretch.stop:
-            bounds = ", ".join(spell(bound, at) for bound in part.stretch.stop)
-            end = at.names.fresh(f"{node.axis}_to")
+            if outside:
+                self._loop(axis, outside, current.first, begin)
+        if where.stop:
+            bounds = ", ".join(spell(bound, at) for bound in where.stop)
+            end = at.names.fresh(f"{axis}_to")
             self.writer.line(f"{end} = max(min({current.stop}, {bounds}), {begin})")
-        self._loop(node.axis, part.inside, begin, end)
-        if part.outside and part.stretch.stop:
-            self._loop(node.axis, part.outside, end, current.stop)
+        self._loop(axis, inside, begin, end)
+        if outside and where.stop:
+            self._loop(axis, outside, end, current.stop)
 
     def _loop(self, axis: str, body: list[Node], first: str, stop: str) -> None:
         """Write a loop over elements, in blocks where its folds want that."""

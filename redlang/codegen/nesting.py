@@ -16,7 +16,11 @@ from typing import TypeAlias
 
 from redlang.codegen.steps import Begin, Step, step_axes, step_expressions, step_reads, step_writes
 from redlang.ir import loops, walk
-from redlang.ir.program import Expr, Index, Load, Ref
+from redlang.ir.program import Apply, Expr, Index, Load, Ref
+
+# A window slides: neighbours along a kept axis share all but one of their elements, and results
+# are adjacent there too, so that it outvotes what lies along the window.
+WINDOW_VOTES = 6
 
 
 @dataclass(slots=True, eq=False)
@@ -102,22 +106,34 @@ class Facts:
 def innermost(step: Step, facts: Facts) -> Counter[str]:
     """Return how strongly the memory accesses of a step ask for each axis as the innermost."""
     axes = facts.step_axes(step)
+    folded = step.over if isinstance(step, loops.Fold) else ()
     votes: Counter[str] = Counter()
-    for expr in step_expressions(step):
-        for node in walk.nodes(expr):
-            if isinstance(node, Load):
-                unit = facts.unit.get(node.array)
-                if unit is not None and _runs_along(node, unit, facts):
-                    votes[unit] += 4
-            elif isinstance(node, Ref):
-                unit = facts.votes.get(node.name) or facts.unit.get(node.name)
-                if unit in axes:
-                    votes[unit] += 2
+    nodes = dict.fromkeys(n for expr in step_expressions(step) for n in walk.nodes(expr))
+    # An index that is read to read something else counts little beside that.
+    minor = {load for node in nodes if isinstance(node, Load) for load in _loads_in(node)}
+    for node in nodes:
+        if isinstance(node, Load):
+            unit = facts.unit.get(node.array)
+            if unit is not None and _runs_along(node, unit, facts):
+                votes[unit] += 1 if node in minor else 4
+            sliding = _slides_along(node, unit, facts)
+            for axis in sliding.difference(folded) or sliding:
+                votes[axis] += WINDOW_VOTES
+        elif isinstance(node, Ref):
+            unit = facts.votes.get(node.name) or facts.unit.get(node.name)
+            if unit in axes:
+                votes[unit] += 2
     if isinstance(step, loops.Store):
         unit = facts.unit.get(step.target)
         if unit in axes:
             votes[unit] += 4
     return Counter({axis: count for axis, count in votes.items() if axis in axes})
+
+
+def _loads_in(load: Load) -> list[Load]:
+    """Return the loads in the subscripts of a load."""
+    inside = (node for part in load.subscripts for node in walk.nodes(part))
+    return [node for node in inside if isinstance(node, Load)]
 
 
 def _runs_along(load: Load, unit: str, facts: Facts) -> bool:
@@ -127,6 +143,29 @@ def _runs_along(load: Load, unit: str, facts: Facts) -> bool:
         axis == unit and isinstance(part, Index) and part.axis == unit
         for axis, part in zip(places, load.subscripts, strict=True)
     )
+
+
+def _slides_along(load: Load, unit: str | None, facts: Facts) -> frozenset[str]:
+    """Return the axes along which a sum of indices reads adjacent elements."""
+    for axis, part in zip(facts.axes[load.array], load.subscripts, strict=True):
+        if axis == unit and not isinstance(part, Index):
+            return _unit_steps(part)
+    return frozenset()
+
+
+def _unit_steps(place: Expr) -> frozenset[str]:
+    """Return the axes along which a place moves by one element at each step."""
+    match place:
+        case Index(axis=axis):
+            return frozenset({axis})
+        case Apply(op="clip" | "minimum", arguments=(inner, *_)):
+            return _unit_steps(inner)
+        case Apply(op="add" | "sub", arguments=(left, right)):
+            sides = _unit_steps(left), _unit_steps(right)
+            apart = frozenset(left.type.axes) ^ frozenset(right.type.axes)
+            return (sides[0] | sides[1]) & apart
+        case _:
+            return frozenset()
 
 
 def loop_order(steps: Sequence[Step], fixed: frozenset[str], facts: Facts) -> list[str]:

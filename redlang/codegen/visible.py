@@ -43,7 +43,7 @@ def stretch(condition: Expr, axis: str, known: Collection[str]) -> Stretch | Non
     first: list[Expr] = []
     stop: list[Expr] = []
     rest: Expr | None = None
-    for part in _conjuncts(condition):
+    for part in conjuncts(condition):
         bounds = _solve(part, axis)
         if bounds is None or not _are_known(bounds, axis, known):
             rest = part if rest is None else _both(rest, part)
@@ -56,9 +56,10 @@ def stretch(condition: Expr, axis: str, known: Collection[str]) -> Stretch | Non
     return Stretch(tuple(first), tuple(stop), rest)
 
 
-def _conjuncts(condition: Expr) -> tuple[Expr, ...]:
+def conjuncts(condition: Expr) -> tuple[Expr, ...]:
+    """Return the parts of a conjunction."""
     if isinstance(condition, Apply) and condition.op == "and" and condition.type.dtype is BOOL:
-        return tuple(part for side in condition.arguments for part in _conjuncts(side))
+        return tuple(part for side in condition.arguments for part in conjuncts(side))
     return (condition,)
 
 

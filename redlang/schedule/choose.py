@@ -266,10 +266,11 @@ class _Chooser:
         """Return the axis along which most of the nest's loads have unit stride."""
         votes: dict[str, int] = {}
         for sweep in (self.separate or self.nest).sweeps:
-            for expr in _loads(self.program, sweep):
+            for expr in dict.fromkeys(_loads(self.program, sweep)):
                 axes = self.program.array(expr.array).axes
                 if axes and axes[-1] in expr.type.axes:
-                    votes[axes[-1]] = votes.get(axes[-1], 0) + len(axes)
+                    # A gather happens as often as its subscripts have values together.
+                    votes[axes[-1]] = votes.get(axes[-1], 0) + len(expr.type.axes)
         if not votes:
             return self.nest.base[-1] if not self.nest.sweeps and self.nest.base else None
         return max(votes, key=lambda axis: votes[axis])
