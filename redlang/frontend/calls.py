@@ -7,14 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from redlang.errors import AxisError, DTypeError, KernelSyntaxError, RedlangError, UnknownNameError
+from redlang.errors import (
+    AbsenceError,
+    AxisError,
+    DTypeError,
+    KernelSyntaxError,
+    RedlangError,
+    UnknownNameError,
+)
 from redlang.frontend import names, reductions, syntax
 from redlang.frontend.builtins import ELEMENTS, SCALARS
 from redlang.frontend.draft import Frame
 from redlang.frontend.signature import check_name
 from redlang.frontend.typing import cast, coerce, promote, require_bool
 from redlang.frontend.wording import are, counted, letters, named
-from redlang.ir.program import Expr, Reduce
+from redlang.ir import walk
+from redlang.ir.program import ArrayParam, Expr, Index, Load, Reduce, Ref
 from redlang.ir.types import BOOL, DTYPES
 from redlang.source import Span
 
@@ -46,7 +54,7 @@ def builtin(frame: Frame, node: syntax.Call, operands: Sequence[Expr] | None) ->
     if text in DTYPES:
         return cast(operands[0], DTYPES[text], span)
     if text == "fill":
-        return _fill(frame, operands[0], operands[1], span)
+        return _fill(frame, node, operands[0], operands[1], span)
     if text == "where" and len(operands) == 2:
         require_bool(operands[0], "the condition of where", "compare it: where(c != 0, a)")
         return frame.draft.build.mask(operands[0], operands[1], span=span)
@@ -74,15 +82,63 @@ def _usage(text: str) -> str:
     return f"{text}({named.get(text) or ('x' if arity == 1 else letters(arity))})"
 
 
-def _fill(frame: Frame, operand: Expr, value: Expr, span: Span) -> Expr:
-    """Return `fill(operand, value)`; where nothing can be absent it is the operand."""
+def _fill(frame: Frame, node: syntax.Call, operand: Expr, value: Expr, span: Span) -> Expr:
+    """Return `fill(operand, value)`; where nothing can be absent it is the operand.
+
+    Raises:
+        AbsenceError: The kernel's own text fills what is never absent. In a macro that depends on
+            the call.
+    """
     dtype, _ = promote([operand.type, value.type])
     if operand.type.dtype is value.type.dtype is BOOL:
         dtype = BOOL
     operand = coerce(operand, dtype)
-    if not operand.type.absent:
-        return operand
-    return frame.draft.build.fill(operand, coerce(value, dtype), span=span)
+    if operand.type.absent:
+        return frame.draft.build.fill(operand, coerce(value, dtype), span=span)
+    hint = _instead(frame, operand, node.arguments[1])
+    if hint is not None and frame.called is None and not frame.inline and not frame.draft.divided:
+        what = " ".join(_text(frame, node.arguments[0]).split())
+        problem = f"fill has nothing to fill: {what} is absent nowhere"
+        raise AbsenceError(problem, hint=hint, span=span)
+    return operand
+
+
+def _instead(frame: Frame, operand: Expr, other: syntax.Expr) -> str | None:
+    """Say what to write for a fill of something that is never absent.
+
+    None where it reads an array at computed places: that these lie inside is found by proof, and
+    nobody needs to know how far proofs reach.
+    """
+    hint = "nothing in it is masked, so leave fill out; a NaN is replaced by where(isnan(x), 0, x)"
+    nodes, names = list(walk.nodes(operand)), set[str]()
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, Load) and not _is_plain(frame, node):
+            return None
+        if not isinstance(node, Ref) or node.name in names:
+            continue
+        names.add(node.name)
+        value = frame.draft.definitions[node.name].value
+        if not isinstance(value, Reduce):
+            nodes += walk.nodes(value)
+        elif any(part.type.absent for part in value.operands):
+            hint = (
+                "a reduction passes over absent elements and has a value over nothing too; for "
+                f"another one write where(count[{', '.join(value.axes)}](mask) > 0, ..., "
+                f"{_text(frame, other)})"
+            )
+    return hint
+
+
+def _is_plain(frame: Frame, load: Load) -> bool:
+    """Return whether an array is read at its own indices."""
+    param = frame.draft.params[load.array]
+    places = tuple(part.axis if isinstance(part, Index) else None for part in load.subscripts)
+    return isinstance(param, ArrayParam) and places == param.axes
+
+
+def _text(frame: Frame, node: syntax.Expr) -> str:
+    return frame.source.text[node.span.start : node.span.stop]
 
 
 def size(frame: Frame, node: syntax.Call) -> Expr:

@@ -113,6 +113,8 @@ class Draft:
         conditions: When the elements of a definition are there, for those that may be absent.
         shared: Reductions by value, so that an equal one is not computed twice.
         doubtful: Whether a parameter has a mistake, so that axes may be unknown for that reason.
+        divided: Whether this call fills the last group of every dimension that may be ragged, so
+            that what may be absent in another call is not in this one.
         active: The bodies that are being inlined now, to find recursion.
         body: Resolves the statements of a frame: macros are inlined from inside expressions.
     """
@@ -131,6 +133,7 @@ class Draft:
     taken: set[str] = field(default_factory=set)
     errors: list[RedlangError] = field(default_factory=list)
     doubtful: bool = False
+    divided: bool = False
     active: list[syntax.Syntax] = field(default_factory=list)
     body: Body = field(default=lambda frame: ())
 

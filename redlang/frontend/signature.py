@@ -268,6 +268,7 @@ def _composite(draft: Draft, dim: Dim, spec: syntax.DimSpec) -> None:
     if outer.extent is not None or inner.extent is None or whole in draft.axes:
         return
     if ragged is not None and whole not in ragged:
+        draft.divided = True
         return
     draft.declare(Axis(whole, None, spec.span))
     total = draft.build.size(whole, span=spec.span)

@@ -141,7 +141,7 @@ def _cascade(pick: Pick, stages: int, dtypes: tuple[str, ...], sizes: Sizes = SM
         _stage(pick, builder, f"r{number}")
     count = len(builder.returned)
     if pick(range(4)) == 0:
-        builder.lines.append(f"    o = fill({_term(pick, builder)}, 0)")
+        builder.lines.append(f"    o = {_term(pick, builder)}")
         builder.returned.append(("o", "i l"))
     results = ", ".join(f'"{axes}"' for _, axes in builder.returned)
     results = results if len(builder.returned) == 1 else f"({results})"

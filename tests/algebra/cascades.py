@@ -32,7 +32,7 @@ class Cascade:
         parameters = 'x: "m n", y: "m n", w: "n", c: "bool[m n]"'
         if self.plane:
             parameters = 'x: "m h n", y: "m h n", w: "n", c: "bool[m h n]"'
-        results = ", ".join(f"fill({name}, 0)" for name in self.results)
+        results = ", ".join(self.results)
         return kernel(parameters, *self.lines, f"return {results}")
 
     def stage(self, name):

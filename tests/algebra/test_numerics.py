@@ -31,7 +31,7 @@ MASKS = kernel(
     'x: "m n", c: "bool[m n]", e: "bool[m n]"',
     "a = where(c, x)",
     "b = where(e, x)",
-    "return fill(sum[n]((b - mean[n](a)) ** 2), 0), fill(mean[n](exp(b - max[n](a))), 0)",
+    "return sum[n]((b - mean[n](a)) ** 2), mean[n](exp(b - max[n](a)))",
 )
 WEIGHTED = kernel(
     'w: "m n", x: "m n"',

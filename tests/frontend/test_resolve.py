@@ -387,7 +387,7 @@ def test_how_a_composite_splits_must_be_decided():
         'x: "(g r)", y: "r"',
         'x: "(a b)", y: "(b c)", z: "(c=2 d=3)", w: "(a d)"',
     ):
-        assert program(f"def f({parameters}):\n    return fill(x, 0)")
+        assert program(f"def f({parameters}):\n    return fill(where(True, x), 0)")
 
 
 RAGGED = """
@@ -458,7 +458,27 @@ def test_fill_gives_absent_elements_a_value():
     assert value("fill(where(x > 0, x), 1)") == (
         "f32[m n] fill(where(x[m, n] > 0.0, x[m, n]), 1.0)"
     )
-    assert value("fill(x, 1)") == "f32[m n] x[m, n]"
+
+
+def test_fill_of_what_is_never_absent_is_an_error():
+    problem, hint = mistake("s = where(x > 0, x)\nreturn fill(mean[n](s), 0)")
+    assert problem == "fill has nothing to fill: mean[n](s) is absent nowhere"
+    assert hint.endswith("for another one write where(count[n](mask) > 0, ..., 0)")
+    problem, hint = mistake("return fill(x + 1, 0)")
+    assert problem == "fill has nothing to fill: x + 1 is absent nowhere"
+    assert hint.startswith("nothing in it is masked, so leave fill out")
+
+
+def test_a_macro_may_fill_what_is_never_absent_in_some_call():
+    names = {"filled": Outside("@redlang.function\ndef filled(x):\n    return fill(x, 0)")}
+    assert body("return filled(x)", names=names)[-1].endswith("x[m, n]")
+    assert "fill" in body("return filled(where(n <= m, x))", names=names)[-1]
+
+
+def test_fill_of_a_last_group_that_is_full_is_none():
+    text = 'def f(x: "(t g=4)") -> "(t g)":\n    return fill(x * 2, 0)'
+    for ragged in (None, frozenset(), frozenset(["(t g)"])):
+        assert program(text, ragged=ragged).results
 
 
 def test_returning_something_absent_needs_fill():
