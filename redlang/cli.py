@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import platform
 import runpy
@@ -55,11 +54,21 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument("--stage", choices=STAGES, help="one stage only")
     explain.set_defaults(run=_explain)
 
-    bench = commands.add_parser("bench", help="measure the workloads on this machine")
-    bench.add_argument("--backend", choices=("cpu",), default="cpu")
-    bench.add_argument("--only", metavar="TEXT", default="", help="workloads whose name holds TEXT")
-    bench.add_argument("--rounds", type=_positive, default=None, help="runs a way (default 9)")
+    bench = commands.add_parser("bench", help="measure redlang beside others on this machine")
+    bench.add_argument(
+        "what",
+        nargs="?",
+        choices=("workloads", "attention"),
+        default="workloads",
+        help="attention runs on a GPU",
+    )
+    bench.add_argument("--backend", choices=("cpu", "cuda"), default="cpu")
+    bench.add_argument("--only", metavar="TEXT", default="", help="those whose name holds TEXT")
+    bench.add_argument("--rounds", type=_positive, default=None, help="runs a way (CPU, default 9)")
+    bench.add_argument("--budget", metavar="S", type=_positive, help="stop after so long (GPU)")
+    bench.add_argument("--peers", metavar="NAMES", help="such as torch,compile or cudnn,flex (GPU)")
     bench.add_argument("--json", metavar="FILE", type=Path, help="also write the figures to FILE")
+    bench.add_argument("--picture", metavar="FILE", type=Path, help="also draw bars, .svg or .txt")
     bench.set_defaults(run=_bench)
 
     doctor = commands.add_parser("doctor", help="say what is installed and whether it works")
@@ -124,7 +133,10 @@ def _load(place: str) -> Kernel:
 
 
 def _bench(options: argparse.Namespace) -> int:
+    if options.what == "attention" or options.backend == "cuda":
+        return _bench_gpu(options)
     from redlang.bench.measure import ROUNDS, measure, table, write_json
+    from redlang.bench.picture import Bars, write
     from redlang.bench.workloads import WORKLOADS
 
     chosen = [workload for workload in WORKLOADS if options.only in workload.name]
@@ -142,7 +154,21 @@ def _bench(options: argparse.Namespace) -> int:
     print(table(lines))
     if options.json:
         write_json(options.json, lines)
+    if options.picture:
+        groups = [
+            Bars(line.workload, {t.name: 1e3 * t.median_ms for t in line.timings}) for line in lines
+        ]
+        write(options.picture, "medians on the CPU", groups)
     return 0
+
+
+def _bench_gpu(options: argparse.Namespace) -> int:
+    from redlang.bench import attention, gpu
+
+    run = attention.main if options.what == "attention" else gpu.main
+    given = ("only", "budget", "peers", "json", "picture")
+    pairs = ((f"--{name}", getattr(options, name)) for name in given)
+    return run([str(part) for pair in pairs if pair[1] for part in pair])
 
 
 def _doctor(_: argparse.Namespace) -> int:
@@ -152,8 +178,7 @@ def _doctor(_: argparse.Namespace) -> int:
     for name in OPTIONAL:
         print(f"{name} {_version(name)} (optional)")
     working = _try_cpu()
-    print(f"GPU: {_gpu()}")
-    return 0 if working else 1
+    return 0 if working and _try_gpu() else 1
 
 
 def _try_cpu() -> bool:
@@ -177,10 +202,15 @@ def _try_cpu() -> bool:
     return right
 
 
-def _gpu() -> str:
-    if importlib.util.find_spec("numba_cuda") is None:
-        return "not used: numba-cuda is not installed (pip install 'redlang[cuda]')"
-    return f"numba-cuda {_version('numba-cuda')} is installed"
+def _try_gpu() -> bool:
+    """Say what a GPU needs and has: the compiler, the driver, a device, a kernel that runs."""
+    from redlang.runtime.checkup import gpu_findings
+
+    works = True
+    for finding in gpu_findings():
+        print(f"GPU: {finding.text}")
+        works = works and finding.fine
+    return works
 
 
 def _version(name: str) -> str:

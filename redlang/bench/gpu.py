@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from redlang.bench.gpu_workloads import GPU_WORKLOADS, GpuWorkload, Tensor
+from redlang.bench.picture import Bars, write
 from redlang.bench.plans import Forced, built, numbers
 from redlang.frontend.resolve import Signature
 from redlang.ir.extents import bind_extents
@@ -336,6 +337,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--budget", type=float, default=1e9, help="seconds after which it stops")
     parser.add_argument("--workers", type=int, default=8, help="processes that compile ahead")
     parser.add_argument("--json", type=Path, help="file for all figures")
+    parser.add_argument("--picture", type=Path, help="file for bars, .svg or .txt")
     options = parser.parse_args(arguments)
     begun = time.perf_counter()
     require_driver()
@@ -368,7 +370,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(plans_table(lines))
     print(table(lines, bandwidth))
     print(call_table(lines))
+    if options.picture:
+        write(options.picture, f"{device.name}, arrays in turn", bars_of(lines, bandwidth))
     return 0
+
+
+def bars_of(lines: Sequence[Line], bandwidth: float) -> list[Bars]:
+    """Return the figures as bars, with the time of the bytes at copy bandwidth as the floor."""
+    return [
+        Bars(f"{line.name} {line.size}", line.cold_us, line.bytes / bandwidth / 1e3)
+        for line in lines
+        if not line.problem
+    ]
 
 
 if __name__ == "__main__":
