@@ -8,6 +8,9 @@ own elements gets a *rest*, the mean of what remains after the rounded mean was 
       -->
     rest = sum[n](w * (y - mu));      (y - mu) - rest / sum[n](w)
 
+Weights that are divided by their own sum first, as those of a softmax, need no divisor; what their
+rounding adds up to is then part of the rest.
+
 In real arithmetic the rest is 0, so the program means what it meant. In the incremental form the
 sum is kept about a centre, and the rest is at hand without another look at the data.
 """
@@ -40,7 +43,7 @@ class Mean:
     Attributes:
         value: The mean as the program writes it.
         rest: The name of its rest.
-        quotient: The rest divided by the sum of weights.
+        quotient: The rest divided by the sum of weights, if that is not 1.
     """
 
     value: Expr
@@ -97,19 +100,25 @@ class _Finder:
     def _mean(self, value: Expr, element: Expr) -> Mean | None:
         """Return the mean that `value` is, if it is one of `element`."""
         opened = self._opened(value)
-        if not (isinstance(opened, Apply) and opened.op == "div"):
-            return None
-        total = self._sum(opened.arguments[0])
+        parts = opened.arguments if isinstance(opened, Apply) and opened.op == "div" else (value,)
+        total = self._sum(parts[0])
         if total is None or total.operand.type.dtype is not F32:
             return None
         if not set(total.axes) <= set(element.type.axes):
             return None
         weights = without(self._factors(total.operand), self._factors(element))
-        if weights is None or not self._weighs(opened.arguments[1], weights, total):
+        if weights is None:
+            return None
+        is_mean = (
+            self._weighs(parts[1], weights, total)
+            if len(parts) > 1
+            else self._sums_to_one(weights, total)
+        )
+        if not is_mean:
             return None
         key = id(self._closed(value))
         if key not in self.means:
-            self.means[key] = self._with_rest(value, element, weights, total, opened.arguments)
+            self.means[key] = self._with_rest(value, element, weights, total, parts)
         return self.means[key]
 
     def _opened(self, expr: Expr) -> Expr:
@@ -163,6 +172,16 @@ class _Finder:
         whole = len(axes) == len(sizes) and sorted(axes) == sorted(total.axes)
         return whole and not weights and total.condition is None
 
+    def _sums_to_one(self, weights: list[Expr], total: Reduce) -> bool:
+        """Return whether the weights are one quotient, by the sum of what is divided."""
+        if len(weights) != 1:
+            return False
+        (weight,) = weights
+        if not (isinstance(weight, Apply) and weight.op == "div"):
+            return False
+        above, below = weight.arguments
+        return self._weighs(below, list(self._factors(above)), total)
+
     def _same_elements(self, a: Reduce, b: Reduce) -> bool:
         return self._condition(a) is self._condition(b)
 
@@ -183,7 +202,7 @@ class _Finder:
         element: Expr,
         weights: list[Expr],
         total: Reduce,
-        quotient: tuple[Expr, ...],
+        parts: tuple[Expr, ...],
     ) -> Mean:
         """Define the rest of a mean after everything that it reads."""
         build = self.build
@@ -193,16 +212,16 @@ class _Finder:
         difference: Expr = build.sub(element, value)
         operand = difference if weight is None else build.mul(weight, difference)
         rest = build.reduce("sum", total.axes, operand, condition=total.condition, span=total.span)
-        own = quotient[0]
+        own, *divisor = parts
         base = self._opened(own)
         assert isinstance(base, Ref)
         name = self._fresh(f"{base.name}.rest")
-        read = walk.value_refs(rest) | walk.refs(quotient[1])
+        read = walk.value_refs(rest).union(*map(walk.refs, divisor))
         last = max((self.places[n] for n in read), default=0)
         after = self.definitions[last].names[-1]
         self.rests.setdefault(after, []).append(Definition((name,), rest, total.span))
         ref = Ref(name, rest.types[0], total.span)
-        return Mean(value, name, build.div(ref, quotient[1]))
+        return Mean(value, name, build.div(ref, divisor[0]) if divisor else ref)
 
     def _fresh(self, name: str) -> str:
         candidate, number = name, 1

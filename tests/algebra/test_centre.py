@@ -37,6 +37,14 @@ WITHOUT = {
         'x: "m n", w: "n", v: "n"',
         "return x - sum[n](w * x) / sum[n](v)",
     ),
+    "weights divided by another sum": (
+        'x: "m n", w: "n", v: "n"',
+        "return x - sum[n](w / sum[n](v) * x)",
+    ),
+    "weights divided by some of them": (
+        'x: "m n", w: "n"',
+        "return x - sum[n](w / sum[n](where(n > 0, w)) * x)",
+    ),
     "a mask on one of both": (
         'x: "m n", c: "bool[m n]"',
         "return x - sum[n](fill(where(c, x), 0)) / count[n](c)",
@@ -50,6 +58,13 @@ def test_a_mean_that_is_subtracted_has_a_rest(name):
     found, text = rests(*WITH_REST[name], dtypes=dtypes)
     assert len(found) == 1
     assert text.count(f"{found[0]} /") == 1
+
+
+def test_weights_that_are_divided_by_their_sum_need_no_divisor():
+    lines = "p = exp(s)", "q = p / sum[n](p)", "u = sum[n](q * x)", "return x - u"
+    found, text = rests('s: "m n", x: "m n"', *lines)
+    assert len(found) == 1
+    assert f"- {found[0]}" in text
 
 
 @pytest.mark.parametrize("name", WITHOUT)

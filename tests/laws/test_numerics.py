@@ -125,3 +125,15 @@ def test_a_centre_of_mass_without_mass_at_first(shape):
     if shape[1] > 1:
         w[:, : shape[1] // 2] = 0
         holds(kernel, w=w, x=normal(shape, mean=1e3))
+
+
+@pytest.mark.parametrize("fuse", ["auto", "never"])
+def test_a_variance_with_weights_of_a_softmax_far_from_zero(fuse):
+    for n in (2048, 50_000):
+        text = """
+def f(s: "m n", x: "m n") -> "m":
+    p = exp(s - max[n](s))
+    p = p / sum[n](p)
+    return sum[n](p * (x - sum[n](p * x)) ** 2)
+"""
+        holds(redlang.compile(text, fuse=fuse), s=normal((2, n)), x=normal((2, n), mean=1e5))
