@@ -74,10 +74,8 @@ def tilings(
         yield Tiling(16, 4, 64, 2, 3, held=True)
     if widest <= WIDE:
         yield Tiling(16, 4, 96, 2, 2, held=True)
-    yield Tiling(16, 4, 64, 2, 2)
-    yield Tiling(16, 4, 64, 2, 1)
+    yield Tiling(16, 4, 64, 2, 2 if widest <= WIDE else 1)
     yield Tiling(16, 4, 32, 2, 1)
-    yield Tiling(16, 2, 16, 2, 1)
 
 
 def fitted(

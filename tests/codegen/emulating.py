@@ -230,12 +230,13 @@ class Machine:
 
     # Portable kernels -------------------------------------------------------------------------
 
-    def copy_pieces(self, tile, threads, lines, *, whole):
+    def copy_pieces(self, tile, threads, lines, *, whole, piece=16):
         """Return a copy of a whole tile, which warps here do not share."""
 
         def copy(target, source, thread, inner, *rest):
             def later():
                 start, first = (int(np.asarray(x).flat[0]) for x in (target, source))
+                assert all(at % piece == 0 for at in (first, *map(int, rest[::2])))
                 self.shared[start : start + tile.bytes] = 0
                 steps, left = rest[::2], [int(np.asarray(x)) for x in rest[1::2]]
                 for line, at in enumerate(itertools.product(*map(range, lines))):

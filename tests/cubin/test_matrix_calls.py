@@ -98,16 +98,33 @@ def test_layouts(name, gpu, rng):
     check(CAUSAL, given, gpu)
 
 
-@pytest.mark.parametrize("given", [{"d": 7}, {"e": 9}, {"n": 0}, {"m": 0}, {"b": 0}])
-def test_what_tensor_copies_cannot_take(given, gpu, rng):
+@pytest.mark.parametrize("given", [{"n": 0}, {"m": 0}, {"b": 0}])
+def test_nothing(given, gpu, rng):
     check(
         FULL, arrays(rng, "f16", **attend(**{"m": 3, "n": 5, "d": 16, **given})), gpu, matrix=False
     )
 
 
-def test_backward_strides(gpu, rng):
-    given = arrays(rng, "f16", **attend(m=3, n=8, d=16))
-    check(FULL, {**given, "k": given["k"][:, :, ::-1]}, gpu, matrix=False)
+def backwards(given):
+    return {**given, "k": given["k"][:, :, ::-1]}
+
+
+LOOSE = {
+    "odd depth": lambda a: a(d=7),
+    "odd columns": lambda a: a(e=9),
+    "lines of four bytes": lambda a: a(d=18, e=22),
+    "lines of eight bytes": lambda a: a(d=20, e=12),
+    "backward": lambda a: backwards(a()),
+}
+
+
+@pytest.mark.parametrize("name", LOOSE)
+def test_what_tensor_copies_cannot_take(name, gpu, rng):
+    given = LOOSE[name](
+        lambda **own: arrays(rng, "f16", **attend(**{"m": 3, "n": 40, "d": 16, **own}))
+    )
+    check(CAUSAL, given, gpu)
+    assert {text.path for text in gpu.paths} == {"mma"}
 
 
 def scores(*lines, result="sum[n](p * v) / sum[n](p)", head="", axes='"b h m e"'):

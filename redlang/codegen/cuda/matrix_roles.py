@@ -48,17 +48,19 @@ STORED: dict[MatrixUnitName, tuple[DType, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A tile of an array that tensor copies bring into shared memory.
+    """A tile of an array that copies bring into shared memory.
 
     Attributes:
         map: The tensor map.
         tile: How it lies there.
         loop: The axis of the loop that brings a new one each time, or None.
+        piece: Bytes to which addresses and strides are aligned, 16 at most.
     """
 
     map: TensorMap
     tile: SharedTile
     loop: str | None
+    piece: int = 16
 
     @property
     def name(self) -> str:
@@ -123,6 +125,7 @@ class Roles:
         self.classes = classes
         self.arrays = {p.name: p for p in loops.program.params if isinstance(p, ArrayParam)}
         self.rows = tuple(axis for axis, _ in plan.rows)
+        self.tensor_copies = plan.unit == "wgmma"
 
     def loop(self, loop: Loop) -> LoopWork:
         """Return the work of a loop's body.
@@ -209,7 +212,9 @@ class Roles:
             raise unsuited(f"{array.name} is read under other axes")
         known = self.classes.arrays.get(array.name)
         inner = [a for a in axes if known is not None and known.strides.get(a) == 1]
-        if known is None or known.alignment % COPY_ALIGNMENT or len(inner) != 1:
+        if known is None or len(inner) != 1:
+            raise unsuited(f"{array.name} has no axis of adjacent elements")
+        if self.tensor_copies and known.alignment % COPY_ALIGNMENT:
             raise unsuited(f"{array.name} is not laid out for tensor copies")
         own = self.rows if column is None else (column,)
         if not set(own) <= set(axes) or over not in axes:
@@ -241,7 +246,7 @@ class Roles:
         tile = SharedTile(tile_lines, _rounded_up(inner_width, width), contracted, span, size)
         tiled = [inner, *reversed(lines)]
         steps = self.classes.arrays[array.name].strides
-        if any(steps.get(axis) == 0 for axis in tiled):
+        if self.tensor_copies and any(steps.get(axis) == 0 for axis in tiled):
             raise unsuited(f"{array.name} is the same all along an axis of its tiles")
         # An array that is the same all along an axis has no such dimension in memory.
         rest = [a for a in reversed(array.axes) if a not in tiled and steps.get(a) != 0]
@@ -251,10 +256,11 @@ class Roles:
         if len(lines) == 1:
             box[1] = tile_lines
         dims = (*tiled, *rest)
-        if len(dims) > LARGEST_RANK or max(box) > LARGEST_BOX:
+        if self.tensor_copies and (len(dims) > LARGEST_RANK or max(box) > LARGEST_BOX):
             raise unsuited(f"{array.name} needs copies of rank {len(dims)}, box {tuple(box)}")
         looped = loop if loop in array.axes else None
-        return Operand(TensorMap(array.name, dims, tuple(box), span), tile, looped)
+        piece = min(COPY_ALIGNMENT, self.classes.arrays[array.name].alignment)
+        return Operand(TensorMap(array.name, dims, tuple(box), span), tile, looped, piece)
 
 
 def _rounded_up(number: int, unit: int) -> int:

@@ -10,6 +10,8 @@ from redlang.codegen.cuda.matrix_roles import Operand
 from redlang.codegen.cuda.matrix_text import tile_text, unsuited
 from redlang.schedule.matrices import MatrixPlan
 
+PIECE = 16
+
 
 def source_line(frame: MatrixFrame, ring: Ring, source: str, loop_first: str | None = None) -> str:
     """Return the line that says where a thread's first piece of a tile comes from.
@@ -60,10 +62,9 @@ def copy_line(
     pairs = _lines_of(operand)
     whole = frame.is_whole(inner)
     extents = "".join(f"{n}, " for _, n in pairs)
-    make = frame.module.declare(
-        f"copy_{operand.name}",
-        f"w.copy_pieces({tile_text(operand.tile)}, {plan.threads}, ({extents}), whole={whole})",
-    )
+    piece = "" if operand.piece == PIECE else f", piece={operand.piece}"
+    text = f"{tile_text(operand.tile)}, {plan.threads}, ({extents}), whole={whole}{piece}"
+    make = frame.module.declare(f"copy_{operand.name}", f"w.copy_pieces({text})")
     given = [target, source, "thread"]
     given.append(f"t.clamped({frame.parameter(Extent(inner))} - {firsts[inner]})")
     for axis, _ in pairs:
@@ -90,6 +91,10 @@ def _lines_of(operand: Operand) -> list[tuple[str, int]]:
 
 
 def _bytes(frame: MatrixFrame, operand: Operand, axis: str) -> str:
-    """Return text of an array's stride in bytes."""
+    """Return text of an array's stride in bytes; 0 where nothing is known of it."""
     size = frame.memories[operand.map.array].dtype.bytes
-    return f"{step(frame, operand.map.array, axis)} * {size}"
+    text = step(frame, operand.map.array, axis)
+    if text.startswith("i64"):
+        return f"{text} * {size}"
+    # An axis of one element has any stride; even copies of nothing want aligned addresses.
+    return f"({text} * {size} if {frame.parameter(Extent(axis))} > 1 else i64(0))"

@@ -1,7 +1,8 @@
 """Tiles into shared memory by `cp.async`: all threads of a block copy pieces of 16 bytes.
 
 A thread writes pieces at its number times 16 bytes and so on; what is swizzled is where it reads.
-What lies outside of the array arrives as zeros.
+What lies outside of the array arrives as zeros. A piece of an array that is aligned to less is
+copied in parts; parts of two bytes, which `cp.async` does not know, go through registers.
 
 Sources: PTX ISA, "cp.async" and "bar.red".
 """
@@ -14,6 +15,7 @@ from llvmlite import ir
 
 from redlang.schedule.fragments import SharedTile
 from redlang.targets.ptx.inline import (
+    I16,
     I32,
     I64,
     VOID,
@@ -28,6 +30,7 @@ from redlang.targets.ptx.inline import (
 
 _MEMORY = "~{memory}"
 _PIECE = 16
+_SHORT = 2
 
 pieces_commit = instruction(
     "pieces_commit", "void", (), "cp.async.commit_group;", _MEMORY, effect=True
@@ -86,7 +89,9 @@ def _first_piece(
     return b.udiv(turned, number(tile.span)), b.and_(turned, number(tile.span - 1))
 
 
-def copy_pieces(tile: SharedTile, threads: int, lines: Sequence[int], *, whole: bool) -> Intrinsic:
+def copy_pieces(
+    tile: SharedTile, threads: int, lines: Sequence[int], *, whole: bool, piece: int = _PIECE
+) -> Intrinsic:
     """Return a function that starts the copies of one tile.
 
     Its arguments: the tile's address in shared memory, what `piece_source` gave, the thread's
@@ -98,6 +103,7 @@ def copy_pieces(tile: SharedTile, threads: int, lines: Sequence[int], *, whole: 
         threads: Threads of the block, a multiple of 64.
         lines: The tile's extent along each axis of lines; all but the first are powers of two.
         whole: Whether the tile never passes the end of the inner axis.
+        piece: Bytes to which everything in global memory is aligned.
     """
     stride = threads * _PIECE
     assert stride % (8 * 128) == 0
@@ -111,7 +117,7 @@ def copy_pieces(tile: SharedTile, threads: int, lines: Sequence[int], *, whole: 
         def number(value: int) -> ir.Constant:
             return ir.Constant(I32, value)
 
-        target, source, thread, inner, *rest = values
+        target, source, thread, inner, *others = values
         own = b.mul(thread, number(_PIECE))
         target = b.add(target, own)
         line, within = _first_piece(b, tile, thread)
@@ -119,18 +125,18 @@ def copy_pieces(tile: SharedTile, threads: int, lines: Sequence[int], *, whole: 
         rounds = -(-tile.block_bytes // stride)
         bytes_left = b.sub(b.mul(inner, number(tile.size)), within)
         for turn in range(rounds):
-            start, there = find(b, lines, rest[::2], rest[1::2], line, turn * stride // tile.span)
+            start, there = find(
+                b, lines, others[::2], others[1::2], line, turn * stride // tile.span
+            )
             start = b.add(source, start)
             inside = b.icmp_unsigned("<", own, number(tile.block_bytes - turn * stride))
             last = turn == rounds - 1 and tile.block_bytes % stride != 0
             for block in range(tile.blocks):
-                size: ir.Value = number(_PIECE)
-                if not whole:
-                    size = _clipped(b, b.sub(bytes_left, number(block * tile.span)))
-                size = b.select(there, size, number(0))
+                rest = None if whole else b.sub(bytes_left, number(block * tile.span))
                 place = b.add(target, number(block * tile.block_bytes + turn * stride))
                 begin = b.add(start, ir.Constant(I64, block * tile.span))
-                _copy(b, place, begin, size, inside if last else None)
+                copy = _copy if piece > _SHORT else _move
+                copy(b, place, begin, piece, there, rest, inside if last else None)
         return context.get_dummy_value()
 
     return define("copy_pieces", "void", kinds, generate)
@@ -175,26 +181,79 @@ def _several_axes(
     return start, there
 
 
-def _clipped(builder: ir.IRBuilder, size: ir.Value) -> ir.Value:
-    """Return a number of bytes between 0 and 16."""
-    for bound, sign in ((0, "<"), (_PIECE, ">")):
+def _clipped(builder: ir.IRBuilder, size: ir.Value, most: int) -> ir.Value:
+    """Return a number of bytes between 0 and `most`."""
+    for bound, sign in ((0, "<"), (most, ">")):
         limit = ir.Constant(I32, bound)
         size = builder.select(builder.icmp_signed(sign, size, limit), limit, size)
     return size
 
 
 def _copy(
-    builder: ir.IRBuilder,
+    b: ir.IRBuilder,
     target: ir.Value,
     source: ir.Value,
-    size: ir.Value,
+    piece: int,
+    there: ir.Value,
+    rest: ir.Value | None,
     whether: ir.Value | None,
 ) -> None:
-    text = "cp.async.cg.shared.global.L2::128B [$0], [$1], 16, $2;"
-    constraints = f"r,l,r,{_MEMORY}"
-    arguments = [target, source, size]
+    """Emit the asynchronous copies of 16 bytes.
+
+    Args:
+        b: The builder.
+        target: Their address in shared memory.
+        source: Their address in global memory.
+        piece: Bytes of one copy.
+        there: Whether to read them; else they are zeros.
+        rest: How many bytes there are from them on; None for enough.
+        whether: Whether to copy at all; None for yes.
+    """
+    kind = "cg.shared.global.L2::128B" if piece == _PIECE else "ca.shared.global"
+    for offset in range(0, _PIECE, piece):
+        size: ir.Value = ir.Constant(I32, piece)
+        if rest is not None:
+            size = _clipped(b, b.sub(rest, ir.Constant(I32, offset)), piece)
+        size = b.select(there, size, ir.Constant(I32, 0))
+        text = f"cp.async.{kind} [$0+{offset}], [$1+{offset}], {piece}, $2;"
+        constraints = f"r,l,r,{_MEMORY}"
+        arguments = [target, source, size]
+        if whether is not None:
+            text = "{ .reg .pred p; setp.ne.b32 p, $3, 0; @p " + text + " }"
+            constraints = f"r,l,r,r,{_MEMORY}"
+            arguments.append(b.zext(whether, I32))
+        asm(b, VOID, text, constraints, arguments, effect=True)
+
+
+def _move(
+    b: ir.IRBuilder,
+    target: ir.Value,
+    source: ir.Value,
+    piece: int,
+    there: ir.Value,
+    rest: ir.Value | None,
+    whether: ir.Value | None,
+) -> None:
+    """Emit loads of single 16-bit elements and one store of them; arguments as `_copy`."""
+    halves = []
+    for offset in range(0, _PIECE, piece):
+        shown = there
+        if rest is not None:
+            shown = b.and_(there, b.icmp_signed(">", rest, ir.Constant(I32, offset)))
+        text = (
+            "{ .reg .pred p; setp.ne.b32 p, $2, 0; mov.b16 $0, 0; "
+            f"@p ld.global.nc.b16 $0, [$1+{offset}]; }}"
+        )
+        given = [source, b.zext(shown, I32)]
+        halves.append(asm(b, I16, text, f"=&h,l,r,{_MEMORY}", given, effect=True))
+    words = [
+        b.or_(b.zext(low, I32), b.shl(b.zext(high, I32), ir.Constant(I32, 16)))
+        for low, high in zip(halves[::2], halves[1::2], strict=True)
+    ]
+    text = "st.shared.v4.b32 [$0], {$1, $2, $3, $4};"
+    constraints = "r,r,r,r,r"
     if whether is not None:
-        text = "{ .reg .pred p; setp.ne.b32 p, $3, 0; @p " + text + " }"
-        constraints = f"r,l,r,r,{_MEMORY}"
-        arguments.append(builder.zext(whether, I32))
-    asm(builder, VOID, text, constraints, arguments, effect=True)
+        text = "{ .reg .pred p; setp.ne.b32 p, $5, 0; @p " + text + " }"
+        words.append(b.zext(whether, I32))
+        constraints += ",r"
+    asm(b, VOID, text, f"{constraints},{_MEMORY}", [target, *words], effect=True)
