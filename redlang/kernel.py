@@ -334,7 +334,8 @@ def kernel(
         fuse: Whether stages share sweeps: `auto` where that is proved and stable, `always` where
             it is proved, `never`, or `require`, which makes a stage left out an error.
         contract: `f32` forbids that a computed operand of a matrix product is rounded to the
-            16-bit type of the other operand; `auto` allows it where its range is proved to fit.
+            16-bit type of the other operand; `auto` allows it where its range is proved to fit, and
+            `tf32` that tensor cores round f32 operands to ten bits too.
         rounding: `exact` gives casts to 8 bits of a value scaled by a maximum their two-pass
             result; `running` allows the scale known so far. It is a permission that no plan uses
             yet, and `explain` says so.

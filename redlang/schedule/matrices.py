@@ -4,6 +4,7 @@ Products are computed by a *unit* of instructions:
 
     wgmma   warp groups of 64 rows that read operands from shared memory; Hopper only
     mma     warps of 16 or 32 rows that read operands through registers; every GPU from 8.0 on
+    tf32    the same of f32, rounded to tf32
     fma     plain multiply-adds of f32, 32 rows a warp
 
 One *row tile* of 64 rows a warp group holds the accumulators of every product of the kernel; the
@@ -21,11 +22,11 @@ from typing import Literal, TypeAlias
 from redlang.schedule.fragments import GROUP_ROWS, WARP
 from redlang.schedule.threads import Spread, ThreadPlan
 
-MatrixUnitName: TypeAlias = Literal["wgmma", "mma", "fma"]
+MatrixUnitName: TypeAlias = Literal["wgmma", "mma", "tf32", "fma"]
 
 GROUP_THREADS = 128
 _LANE_BITS = 5
-_COLUMN_BITS: dict[MatrixUnitName, int] = {"wgmma": 2, "mma": 2, "fma": 3}
+_COLUMN_BITS: dict[MatrixUnitName, int] = {"wgmma": 2, "mma": 2, "tf32": 2, "fma": 3}
 """Bits of a lane's number that count along columns; the others count along rows."""
 
 

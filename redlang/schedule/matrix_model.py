@@ -18,7 +18,8 @@ PRODUCTS = 2048
 """Multiply-adds of 16-bit operands that a Hopper SM starts in a clock."""
 WARP_PRODUCTS = {"8.0": 1024, "8.6": 512, "8.9": 512, "9.0": 1280}
 """The same by `mma`, as data sheets have it; on 9.0 as measured."""
-PIPES = {"wgmma": "tensor core", "mma": "tensor core", "fma": "multiply-adds"}
+_CORE = "tensor core"
+PIPES = {"wgmma": _CORE, "mma": _CORE, "tf32": _CORE, "fma": "multiply-adds"}
 REACHED = 0.65
 """The share of that which kernels with element work between their products reach."""
 
@@ -37,6 +38,8 @@ def _estimate(part: Part, facts: Facts, device: Device) -> Estimate:
     rate = PRODUCTS
     if plan.unit == "mma":
         rate = WARP_PRODUCTS.get(device.capability, WARP_PRODUCTS["8.0"])
+    elif plan.unit == "tf32":
+        rate = WARP_PRODUCTS.get(device.capability, WARP_PRODUCTS["8.0"]) // 2
     elif plan.unit == "fma":
         rate = device.sm.fma
     seconds = products / (device.sms * device.clock_mhz * rate)

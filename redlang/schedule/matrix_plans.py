@@ -87,7 +87,7 @@ def matrix_candidates(
         return []
     options = options or Options()
     facts = Facts(program, nest, extents, Layout({}, {}))
-    unit: MatrixUnitName = "fma"
+    unit: MatrixUnitName = "tf32" if options.contract == "tf32" else "fma"
     shape = _shape(facts, (F32,))
     if shape is None and options.contract != "f32":
         shape = _shape(facts, (F16, BF16))

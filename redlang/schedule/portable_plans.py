@@ -16,7 +16,7 @@ from redlang.schedule.matrices import MatrixPlan, MatrixUnitName
 
 ACCUMULATED = 255
 """Registers that a thread has at most."""
-OVERHEAD = {"mma": 48, "fma": 72}
+OVERHEAD = {"mma": 48, "tf32": 48, "fma": 72}
 """Registers of a thread that hold no tile: addresses, rows' states, operands on their way."""
 WIDE_LINE = 32
 NARROW, MIDDLE, WIDE = 64, 96, 128
@@ -63,6 +63,13 @@ def tilings(
         yield Tiling(32, 4 if tall else 2, 64, 2, 2)
         yield Tiling(32, 4 if tall else 2, 32, 2, 1)
         yield Tiling(32, 2, 32, 2, 1)
+        yield Tiling(16, 4, 32, 2, 1)
+        return
+    if unit == "tf32":
+        if tall and widest <= NARROW:
+            yield Tiling(32, 4, 64, 2, 2)
+        yield Tiling(16, 4, 64, 2, 2 if widest <= NARROW else 1)
+        yield Tiling(16, 4, 32, 2, 1)
         return
     if tall and widest <= NARROW:
         if length <= SHORT_LOOP:
@@ -98,7 +105,7 @@ def fitted(
         inner: Extents of what is contracted inside the loop.
         device: What it runs on.
     """
-    size = 4 if unit == "fma" else 2
+    size = 2 if unit == "mma" else 4
     step = WIDE_LINE if unit == "fma" else STEP
     wide = {axis: _padded(extent, step) for axis, extent in columns.items()}
     whole = wide | {a: _padded(n, STEP) for a, n in inner.items() if a not in wide}

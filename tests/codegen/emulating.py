@@ -285,7 +285,7 @@ class Machine:
             right = int(np.asarray(rest.pop(0)).flat[0])
             rows = 8 * shape.halves
             if shape.left is None:
-                each = shape.contracted // 4
+                each = shape.contracted // shape.step * 4
                 tiles = [left[i * each : (i + 1) * each] for i in range(shape.halves // 2)]
                 a = np.concatenate([self.packed_rows(x, shape) for x in tiles])
             else:
@@ -322,6 +322,13 @@ class Machine:
     def packed_rows(self, words, shape):
         """Return the 16 rows of a packed left operand."""
         a = np.empty((16, shape.contracted), np.float32)
+        if shape.dtype == "f32":
+            lane = np.arange(LANES)
+            for number, word in enumerate(words):
+                block, x, half = number // 4, number // 2 % 2, number % 2
+                column = 8 * block + lane % 4 * 2 + x
+                a[lane // 4 + 8 * half, column] = lanes_of(word).view(np.float32)
+            return a
         for word, pair in zip(words, fragments.left_operands(shape.contracted), strict=True):
             bits = lanes_of(word).astype(np.uint32)
             for half, place in enumerate(pair):
@@ -378,6 +385,13 @@ class Machine:
     def warp_operand(self, dtype, columns, *, rows_first=True, halves=2):
         def pack(tile):
             words = []
+            if dtype == "f32":
+                order = itertools.product(range(halves // 2), range(columns // 8), (0, 1), (0, 1))
+                for rows, block, x, half in order:
+                    place = fragments.Place(2 * rows + half, block, x)
+                    at = place.index(columns, rows_first=rows_first, halves=halves)
+                    words.append(Lanes(np.array(lanes_of(tile[at]), np.float32).view(np.int32)))
+                return tuple(words)
             for rows in range(halves // 2):
                 for pair in fragments.left_operands(columns):
                     bits = []

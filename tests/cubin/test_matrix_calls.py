@@ -161,18 +161,24 @@ VARIANTS = {
 }
 
 
+def variant(name, rng, b=1, m=60):
+    """Return what a variant takes beside q, k and v, and what names in it mean."""
+    extra: dict[str, dict[str, Any]] = {
+        "slopes": {"slope": np.array([0.5, 0.25], np.float32)},
+        "prefix of each": {"w": np.arange(20, 20 + 50 * b, 50, np.int32)},
+        "documents": {"doc": np.tile(np.arange(m, dtype=np.int32)[None] // 25, (b, 1))},
+        "scale inside": {"c": 0.25},
+        "bias": {"bias": rng.standard_normal((2, m, m)).astype(np.float32)},
+    }
+    names = {"logsumexp": redlang.std.logsumexp} if name == "entropy" else None
+    return extra.get(name, {}), names
+
+
 @pytest.mark.parametrize("name", VARIANTS)
 def test_variants(name, gpu, rng):
     given = arrays(rng, "bf16", **attend(m=60, n=60, d=16))
-    extra: dict[str, Any] = {
-        "slopes": {"slope": np.array([0.5, 0.25], np.float32)},
-        "prefix of each": {"w": np.array([20], np.int32)},
-        "documents": {"doc": np.arange(60, dtype=np.int32)[None] // 25},
-        "scale inside": {"c": 0.25},
-        "bias": {"bias": rng.standard_normal((2, 60, 60)).astype(np.float32)},
-    }
-    names = {"logsumexp": redlang.std.logsumexp} if name == "entropy" else None
-    check(VARIANTS[name], {**given, **extra.get(name, {})}, gpu, names)
+    extra, names = variant(name, rng)
+    check(VARIANTS[name], {**given, **extra}, gpu, names)
 
 
 GROUPED = """

@@ -2,12 +2,10 @@
 
 import functools
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
-import redlang
 from redlang.schedule.device import DEVICES
 from tests.cubin.device import simulated
 from tests.cubin.test_matrix_calls import (
@@ -21,6 +19,7 @@ from tests.cubin.test_matrix_calls import (
     arrays,
     attend,
     scores,
+    variant,
 )
 from tests.cubin.test_matrix_calls import check as check_any
 
@@ -51,6 +50,13 @@ def test_f32(text, gpu, rng):
     assert {text.path for text in gpu.paths} == {"fma"}
 
 
+@pytest.mark.parametrize("text", [FULL, CAUSAL])
+def test_tf32_where_it_is_asked_for(text, gpu, rng):
+    given = long_arrays(rng, **attend(d=40, e=48))
+    check(text, given, gpu, tolerance=1e-5, contract="tf32")
+    assert {text.path for text in gpu.paths} == {"tf32"}
+
+
 @pytest.mark.parametrize(
     ("text", "name", "d"),
     [
@@ -77,14 +83,8 @@ def test_layouts(name, gpu, rng):
 @pytest.mark.parametrize("name", VARIANTS)
 def test_variants(name, gpu, rng):
     given = arrays(rng, "bf16", **attend(m=60, n=60, d=16))
-    extra: dict[str, Any] = {
-        "slopes": {"slope": np.array([0.5, 0.25], np.float32)},
-        "prefix of each": {"w": np.array([20], np.int32)},
-        "documents": {"doc": np.arange(60, dtype=np.int32)[None] // 25},
-        "bias": {"bias": rng.standard_normal((2, 60, 60)).astype(np.float32)},
-    }
-    names = {"logsumexp": redlang.std.logsumexp} if name == "entropy" else None
-    check(VARIANTS[name], {**given, **extra.get(name, {})}, gpu, names)
+    extra, names = variant(name, rng)
+    check(VARIANTS[name], {**given, **extra}, gpu, names)
 
 
 @pytest.mark.parametrize("m", [1, 3, 70])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import redlang
-from tests.cubin.test_matrix_calls import CAUSAL, FULL, GROUPED, VARIANTS, attend, scores
+from tests.cubin.test_matrix_calls import CAUSAL, FULL, GROUPED, VARIANTS, attend, scores, variant
 from tests.gpu.calling import compare, judge, numpy, on_device
 
 TOLERANCE = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 2e-6}
@@ -53,14 +53,9 @@ def test_lengths(dtype, rng):
 @pytest.mark.parametrize("name", VARIANTS)
 def test_variants(name, rng):
     given = tensors(rng, "bfloat16", **attend(b=2, m=150, n=150, d=64))
-    extra = {
-        "slopes": {"slope": np.array([0.5, 0.25], np.float32)},
-        "prefix of each": {"w": np.array([20, 70], np.int32)},
-        "documents": {"doc": np.broadcast_to(np.arange(150, dtype=np.int32) // 25, (2, 150))},
-        "bias": {"bias": rng.standard_normal((2, 150, 150)).astype(np.float32)},
-    }.get(name, {})
-    names = {"logsumexp": redlang.std.logsumexp} if name == "entropy" else None
-    check(VARIANTS[name], given | {n: on_device(x) for n, x in extra.items()}, names)
+    extra, names = variant(name, rng, b=2, m=150)
+    own = {n: x if isinstance(x, float) else on_device(x) for n, x in extra.items()}
+    check(VARIANTS[name], given | own, names)
 
 
 @pytest.mark.parametrize("m", [1, 3, 70])

@@ -41,6 +41,7 @@ COPY_ALIGNMENT = 16
 STORED: dict[MatrixUnitName, tuple[DType, ...]] = {
     "wgmma": (F16, BF16),
     "mma": (F16, BF16),
+    "tf32": (F32,),
     "fma": (F32,),
 }
 """What the operands of each unit's products hold."""

@@ -185,6 +185,8 @@ class PortableUnit(Consumer):
         plain = self.matrix.unit == "fma"
         if plain and product.right.tile.contracted == (product.column in self.matrix.wide):
             raise unsuited(f"{product.right.name} lies across what lanes hold of it")
+        if self.matrix.unit == "tf32" and product.right.tile.contracted == (product.left is None):
+            raise unsuited(f"{product.right.name} lies across the instruction's order")
         parts = [] if plain else [f'"{product.dtype}"']
         parts += [str(width), str(contracted), tile_text(product.right.tile)]
         given: list[str] = []
@@ -223,7 +225,7 @@ class PortableUnit(Consumer):
         if tile.contracted:
             found = [f"w.opaque({start} + warp * {rows * tile.span})"]
             return found if self.matrix.unit == "fma" else [*found, "u32(0)"]
-        if self.matrix.unit == "fma":
+        if tile.size > 2:
             raise unsuited(f"{operand.name} has its rows along its lines")
         width = tile.width
         block = f"warp * {rows} // {width} * {tile.block_bytes}"
