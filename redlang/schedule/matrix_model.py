@@ -11,15 +11,13 @@ from redlang.schedule.device import Device
 from redlang.schedule.facts import Facts
 from redlang.schedule.model import Estimate
 from redlang.schedule.occupancy import occupancy
-from redlang.schedule.roofline import Bound, Work, roofline
+from redlang.schedule.roofline import Bound, Pipe, Work, roofline
 from redlang.schedule.search import Ranked
 
 PRODUCTS = 2048
 """Multiply-adds of 16-bit operands that a Hopper SM starts in a clock."""
 WARP_PRODUCTS = {"8.0": 1024, "8.6": 512, "8.9": 512, "9.0": 1280}
 """The same by `mma`, as data sheets have it; on 9.0 as measured."""
-_CORE = "tensor core"
-PIPES = {"wgmma": _CORE, "mma": _CORE, "tf32": _CORE, "fma": "multiply-adds"}
 REACHED = 0.65
 """The share of that which kernels with element work between their products reach."""
 
@@ -49,7 +47,8 @@ def _estimate(part: Part, facts: Facts, device: Device) -> Estimate:
         facts.bytes_read, facts.bytes_written
     )
     rest = roofline(work, device)
-    pipes = ((PIPES[plan.unit], seconds), *rest.pipes_us)
+    pipe: Pipe = "arithmetic" if plan.unit == "fma" else "tensor core"
+    pipes = ((pipe, seconds), *rest.pipes_us)
     slowest = max(pipes, key=lambda pipe: pipe[1])
     bound = Bound(slowest[1] + rest.launch_us, slowest[0], pipes, rest.launch_us)
     blocks = prod(-(-facts.extent(g.axis) // g.tile) for g in part.plan.grid)

@@ -323,11 +323,11 @@ class Machine:
         """Return the 16 rows of a packed left operand."""
         a = np.empty((16, shape.contracted), np.float32)
         if shape.dtype == "f32":
-            lane = np.arange(LANES)
+            own = np.arange(LANES)
             for number, word in enumerate(words):
                 block, x, half = number // 4, number // 2 % 2, number % 2
-                column = 8 * block + lane % 4 * 2 + x
-                a[lane // 4 + 8 * half, column] = lanes_of(word).view(np.float32)
+                column = 8 * block + own % 4 * 2 + x
+                a[own // 4 + 8 * half, column] = lanes_of(word).view(np.float32)
             return a
         for word, pair in zip(words, fragments.left_operands(shape.contracted), strict=True):
             bits = lanes_of(word).astype(np.uint32)

@@ -165,7 +165,7 @@ def variant(name, rng, b=1, m=60):
     """Return what a variant takes beside q, k and v, and what names in it mean."""
     extra: dict[str, dict[str, Any]] = {
         "slopes": {"slope": np.array([0.5, 0.25], np.float32)},
-        "prefix of each": {"w": np.arange(20, 20 + 50 * b, 50, np.int32)},
+        "prefix of each": {"w": np.array([20, 70][:b], np.int32)},
         "documents": {"doc": np.tile(np.arange(m, dtype=np.int32)[None] // 25, (b, 1))},
         "scale inside": {"c": 0.25},
         "bias": {"bias": rng.standard_normal((2, m, m)).astype(np.float32)},

@@ -98,7 +98,7 @@ def warp_product(shape: WarpProduct) -> Intrinsic:
     kinds += ["u32", "u32"] if shape.left is not None else [tile_type("i32", registers)]
     kinds += ["u32", "i32"]
     order = shape.order
-    text = "{ " + " ".join(_text(shape)) + " }"
+    text = "{ " + " ".join(product_text(shape)) + " }"
 
     def generate(
         context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
@@ -131,7 +131,7 @@ def _registers(shape: WarpProduct) -> int:
     return shape.contracted // shape.step * 2 * shape.halves
 
 
-def _text(shape: WarpProduct) -> Iterator[str]:
+def product_text(shape: WarpProduct) -> Iterator[str]:
     """Yield the PTX of a whole product."""
     count = shape.columns // 4 * shape.halves
     first = 2 * count
@@ -205,7 +205,7 @@ def _load_elements(tile: SharedTile, step: int, pair: int, number: int) -> Itera
         block, within = divmod((2 * pair + side) * 2 * _PIECE, tile.span)
         offset = block * tile.block_bytes + step * 8 * tile.span
         for odd in (0, 1):
-            place = f"[b{odd}x{within // (2 * _PIECE)}+{offset}]"
+            place = f"[b{odd}x{within // (2 * _PIECE)}+{offset + odd * tile.span}]"
             yield f"ld.shared.b32 y{number + 2 * side + odd}, {place};"
 
 

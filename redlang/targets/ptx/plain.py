@@ -82,7 +82,7 @@ def plain_product(shape: PlainProduct) -> Intrinsic:
     kinds: list[NumbaType] = [fragment] if shape.accumulate else []
     kinds += ["u32", "u32", "i32"]
     places = [shape.index(h, c) for h in range(shape.halves) for c in range(shape.each)]
-    text = "{ " + " ".join(_text(shape)) + " }"
+    text = "{ " + " ".join(product_text(shape)) + " }"
 
     def generate(
         context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
@@ -105,7 +105,7 @@ def plain_product(shape: PlainProduct) -> Intrinsic:
     return define("plain_product", fragment, kinds, generate)
 
 
-def _text(shape: PlainProduct) -> Iterator[str]:
+def product_text(shape: PlainProduct) -> Iterator[str]:
     """Yield the PTX of a whole product."""
     count = shape.each * shape.halves
     left, right, lane = (f"${2 * count + number}" for number in range(3))
