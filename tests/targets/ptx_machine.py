@@ -79,7 +79,7 @@ class Machine:
             case ["ldmatrix", *_]:
                 self.load_matrices(names_in(to), operands[1], transposed="trans" in name)
             case ["mma", *_]:
-                self.multiply(*map(names_in, operands), name)
+                self.multiply([names_in(operand) for operand in operands], name)
             case _:
                 raise AssertionError(f"{name} is not known here")
 
@@ -110,7 +110,8 @@ class Machine:
                 low, high = matrix[2 * QUAD, GROUP], matrix[2 * QUAD + 1, GROUP]
             self.registers[name] = low.astype(np.uint32) | high.astype(np.uint32) << np.uint32(16)
 
-    def multiply(self, to, left, right, before, name):
+    def multiply(self, operands, name):
+        to, left, right, before = operands
         if "tf32" in name:
             a, b = np.zeros((16, 8)), np.zeros((8, 8))
             for number, register in enumerate(left):

@@ -25,7 +25,8 @@ class Memories:
         self.data = data
         self.shared = np.zeros(shared_bytes, np.uint8)
         self.written = np.zeros(shared_bytes, np.int32)
-        self.texts = []
+        self.texts: list[str] = []
+        self.callback = CALLBACK(self.play)
 
     def asm(self, builder, result, text, constraints, arguments, *, effect=False):
         """Emit a call of Python in place of PTX."""
@@ -43,7 +44,7 @@ class Memories:
         text = self.texts[number]
         offsets = [int(x) for x in re.findall(r"\+(\d+)\]", text)] or [0]
         if "cp.async" in text:
-            size, piece = given[2], int(re.search(r"\], (\d+), \$2", text)[1])
+            size, piece = given[2], int(re.findall(r"\], (\d+), \$2", text)[0])
             if "@p" in text and not given[3]:
                 return 0
             target, source = given[0] + offsets[0], given[1] + offsets[1]
@@ -71,7 +72,6 @@ class Memories:
 
 def jitted(memories, function, monkeypatch):
     """Return an intrinsic as a function of this machine."""
-    memories.callback = CALLBACK(memories.play)
     monkeypatch.setattr(cp_async, "asm", memories.asm)
     kinds, generate = function
     types = [ir.IntType({"u32": 32, "i32": 32, "i64": 64}[kind]) for kind in kinds]
