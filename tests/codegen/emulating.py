@@ -676,13 +676,14 @@ class Tiles:
 
         return call
 
-    def gather(self, dtype, count, native_f8=True):
+    def gather(self, dtype, count, guarded=False, native_f8=True):
         kind = np.dtype(STORED[dtype])
         compute = np.float32 if DTYPES[dtype].bits < 64 else kind
         if DTYPES[dtype].kind != "float":
             compute = np.int64
 
-        def call(base, offsets):
+        def call(base, offsets, *some):
+            assert bool(some) == guarded
             found = []
             for offset in offsets if count > 1 else (offsets,):
                 at = lanes_of(base) + lanes_of(offset) * kind.itemsize
