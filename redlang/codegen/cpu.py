@@ -20,9 +20,11 @@ from redlang.codegen.interior import interior
 from redlang.codegen.kernels import Tree, build_tree
 from redlang.codegen.multiply import write_product
 from redlang.codegen.nesting import MANNERS, For, If, Leaf, Multiply, Node, Tiles
+from redlang.codegen.pairing import write_pairs
 from redlang.codegen.places import Places, Range
 from redlang.codegen.products import is_plain
 from redlang.codegen.scalars import spell
+from redlang.codegen.searching import write_search
 from redlang.codegen.steps import Assign, Begin, Step
 from redlang.codegen.visible import Stretch
 from redlang.codegen.writer import Writer
@@ -34,8 +36,6 @@ from redlang.source import SourceText
 # so that the error of a sum stays within (64 + log2 n) units of its terms.
 SUM_BLOCK = 4096
 SCALAR_SUM_BLOCK = 128
-# Elements that a search looks over at once for one that matters.
-SEARCH_BLOCK = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +303,10 @@ class KernelEmitter:
         ]
         manners = {MANNERS.get(fold.op, "") for fold in folds}
         if manners == {"search"} and len(folds) == len(body):
-            self._search(axis, body, folds, first, stop)
+            write_search(body, axis, (first, stop), self.at, self.nodes)
+            return
+        if manners == {"in order"} and len(body) == 1 and folds[0].condition is None:
+            write_pairs(folds[0], axis, (first, stop), self.at)
             return
         capacity = self.at.range_of(axis).capacity
         folds = [fold for fold in folds if fold.op in reductions.FREE]
@@ -355,46 +358,6 @@ class KernelEmitter:
     def _continues(self, fold: loops.Fold, axis: str) -> bool:
         """Say whether a loop over another axis of the fold is open."""
         return any(other != axis and other in self.at.indices for other in fold.over)
-
-    def _search(
-        self, axis: str, body: list[Node], folds: list[loops.Fold], first: str, stop: str
-    ) -> None:
-        """Write a loop over elements few of which matter: look over a block, then go through it."""
-        at = self.at
-        block, end, hit = (at.names.fresh(f"{axis}_{word}") for word in ("block", "end", "hit"))
-        with self.writer.loop(f"for {block} in range({first}, {stop}, {SEARCH_BLOCK}):"):
-            self.writer.line(f"{end} = min({block} + {SEARCH_BLOCK}, {stop})")
-            bars = [reductions.bar(fold, at) for fold in folds]
-            self.writer.line(f"{hit} = {' or '.join(empty for _, empty in bars)}")
-            with at.inside(axis, at.names.fresh(axis), block, end):
-                for fold, (best, _) in zip(folds, bars, strict=True):
-                    test = reductions.matters(fold, best, at)
-                    self.writer.line(f"{hit} = logical_or({hit}, {test})")
-            with self.writer.block(f"if {hit}:"):
-                lists = [leaf for leaf, fold in zip(body, folds, strict=True) if fold.op == "topk"]
-                if lists:
-                    with at.inside(axis, at.names.fresh(axis), block, end):
-                        self.nodes(lists)
-                for fold in folds:
-                    if fold.op != "topk":
-                        self._best_of(fold, axis, block, end)
-
-    def _best_of(self, fold: loops.Fold, axis: str, first: str, stop: str) -> None:
-        """Write how the best of a block joins a search: its value, then the first such place."""
-        at = self.at
-        peak, place = at.names.fresh("peak"), at.names.fresh("place")
-        dtype = at.tree.types[fold.names[0]].dtype
-        self.writer.line(f"{peak} = {reductions.identities(fold.op, [dtype])[0]}")
-        with at.inside(axis, at.names.fresh(axis), first, stop):
-            self.writer.line(f"{peak} = {reductions.better(fold, peak, at)}")
-        self.writer.line(f"{place} = {stop}")
-        with at.inside(axis, at.names.fresh(axis), first, stop):
-            test = reductions.matches(fold, peak, at)
-            here = f"select({test}, {at.index(axis)}, {stop})"
-            self.writer.line(f"{place} = minimum({place}, {here})")
-        at.indices[axis] = place
-        reductions.take(fold, peak, f"{place} < {stop}", at)
-        del at.indices[axis]
 
 
 def _is_bounded(fold: loops.Fold) -> bool:

@@ -279,6 +279,12 @@ class Places:
             self.buffers[name] = (variable, dtype, capacity)
         return variable
 
+    def reserve(self, name: str, dtype: DType, length: int) -> str:
+        """Return the pointer to a buffer of `length` elements that is no value's."""
+        variable = self.names.of("space", name)
+        self.buffers.setdefault(name, (variable, dtype, (length,)))
+        return variable
+
     def reserved(self) -> tuple[Buffer, ...]:
         """Return all buffers, in the order in which they lie in scratch memory."""
         return tuple(Buffer(dtype.bytes, dims) for _, dtype, dims in self.buffers.values())

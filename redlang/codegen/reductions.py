@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from redlang.codegen.places import Places
 from redlang.codegen.scalars import arithmetic, converted, number, spell
 from redlang.ir import loops, walk
 from redlang.ir.program import Apply, Expr, Monoid, Ref
 from redlang.ir.types import BOOL, I64, DType
+
+Part = TypeVar("Part")
 
 FREE: dict[str, int] = {
     **dict.fromkeys(("sum", "prod", "max", "min", "any", "all", "count"), 0),
@@ -160,67 +164,11 @@ def join(step: loops.Fold, parts: list[str], to: Places) -> None:
     to.write(name, joined(step.op, to.read(name), part, step.types[0].dtype))
 
 
-def bar(step: loops.Fold, to: Places) -> tuple[str, str]:
-    """Return what an element must beat in a search, and whether any element would do.
-
-    Nothing beats a NaN; the bar is then an infinity, which only another NaN seems to beat.
-    """
-    values, places = step.names[0], step.names[1]
-    dtype = to.tree.types[values].dtype
-    worst = str(step.k - 1) if step.op == "topk" and step.k is not None else None
-    best = to.keep(to.read(values, worst))
-    if dtype.kind == "float":
-        top = lowest(dtype) if step.op == "argmin" else highest(dtype)
-        best = to.keep(f"select(is_nan({best}), {top}, {best})")
-    return best, f"{to.read(places, worst)} < 0"
-
-
-def matters(step: loops.Fold, best: str, to: Places) -> str:
-    """Return a test that is false only for elements that do not beat the bar of a search."""
-    value = to.typed(step.values[0], to.tree.types[step.names[0]].dtype)
-    test = f"logical_not({value} {'>=' if step.op == 'argmin' else '<='} {best})"
-    if step.condition is not None:
-        test = f"logical_and({to.typed(step.condition, BOOL)}, {test})"
-    return test
-
-
-def better(step: loops.Fold, best: str, to: Places) -> str:
-    """Return the better of the current element of a search for one place and `best`."""
-    dtype = to.tree.types[step.names[0]].dtype
-    text = to.typed(step.values[0], dtype)
-    if step.condition is not None:
-        (identity, _) = identities(step.op, [dtype])
-        text = f"select({to.typed(step.condition, BOOL)}, {text}, {identity})"
-    return joined(step.op.removeprefix("arg"), best, text, dtype)
-
-
-def matches(step: loops.Fold, best: str, to: Places) -> str:
-    """Return a test of whether the current element of a search is as good as its best one."""
-    dtype = to.tree.types[step.names[0]].dtype
-    value = to.typed(step.values[0], dtype)
-    test = f"{value} == {best}"
-    if dtype.kind == "float":
-        # Where there is a NaN the best is one, and no number equals it.
-        test = f"logical_or({test}, is_nan({value}))"
-    if step.condition is not None:
-        test = f"logical_and({to.typed(step.condition, BOOL)}, {test})"
-    return test
-
-
-def take(step: loops.Fold, value: str, seen: str, to: Places) -> None:
-    """Write how the best of several elements, at the current indices, joins a search."""
-    best, place = step.names
-    test = f"logical_and({seen}, {_rank(step.op)}({value}, {to.read(best)}, {to.read(place)}))"
-    with to.writer.block(f"if {test}:"):
-        to.write(best, value)
-        to.write(place, row_major_index(step.over, to))
-
-
 def _arg(step: loops.Fold, to: Places) -> None:
     """Keep the first of the best values; most elements do nothing."""
     best, place = step.names
     value = to.keep(to.typed(step.values[0], to.tree.types[best].dtype))
-    test = f"{_rank(step.op)}({value}, {to.read(best)}, {to.read(place)})"
+    test = f"{rank(step.op)}({value}, {to.read(best)}, {to.read(place)})"
     if step.condition is not None:
         test = f"logical_and({to.typed(step.condition, BOOL)}, {test})"
     if to.innermost is not None and to.innermost != to.index(step.over[-1]):
@@ -235,7 +183,8 @@ def _arg(step: loops.Fold, to: Places) -> None:
         to.write(place, row_major_index(step.over, to))
 
 
-def _rank(op: str) -> str:
+def rank(op: str) -> str:
+    """Return the test of whether an element comes before an entry of a search."""
     return "ranks_below" if op == "argmin" else "ranks_above"
 
 
@@ -283,15 +232,30 @@ def _insert(
         to.write(places, place, slot)
 
 
+def lifted(step: loops.Fold, to: Places) -> tuple[list[str], list[DType]]:
+    """Return the state of the current element alone, and the types of its parts."""
+    assert step.monoid is not None
+    elements = {f"x.{i}": value for i, value in enumerate(step.values)}
+    parts = [walk.substitute(expr, elements) for expr in step.monoid.lift]
+    return [to.keep(spell(expr, to)) for expr in parts], [expr.type.dtype for expr in parts]
+
+
+def combined(
+    step: loops.Fold | loops.Combine, states: tuple[list[str], list[str]], to: Places
+) -> list[str]:
+    """Return the combination of two states of a monoid whose parts have their own types."""
+    assert step.monoid is not None
+    dtypes = [to.tree.types[name].dtype for name in step.names]
+    return _combined(step.monoid, states[0], dtypes, states[1], dtypes, to)
+
+
 def _monoid(step: loops.Fold, to: Places) -> None:
     """Lift the current element and combine, in order."""
     monoid = step.monoid
     assert monoid is not None
-    elements = {f"x.{i}": value for i, value in enumerate(step.values)}
-    lifted = [walk.substitute(expr, elements) for expr in monoid.lift]
-    parts = [to.keep(spell(expr, to)) for expr in lifted]
-    dtypes = [expr.type.dtype for expr in lifted]
-    new = _combined(monoid, step.names, parts, dtypes, to)
+    parts, dtypes = lifted(step, to)
+    own = [to.tree.types[name].dtype for name in step.names]
+    new = _combined(monoid, list(map(to.read, step.names)), own, parts, dtypes, to)
     if step.condition is not None:
         shown = to.keep(to.typed(step.condition, BOOL))
         new = [
@@ -304,13 +268,18 @@ def _monoid(step: loops.Fold, to: Places) -> None:
 
 
 def _combined(
-    monoid: Monoid, left: tuple[str, ...], right: list[str], dtypes: list[DType], to: Places
+    monoid: Monoid,
+    left: list[str],
+    own: list[DType],
+    right: list[str],
+    dtypes: list[DType],
+    to: Places,
 ) -> list[str]:
-    """Return the combination of the states called `left` and the texts `right`."""
-    env = _MonoidSetting(to, left, right, dtypes)
+    """Return the combination of two states, given by the texts and types of their parts."""
+    env = _MonoidSetting(to, {"a": left, "b": right}, {"a": own, "b": dtypes})
     return [
-        to.keep(converted(spell(expr, env), expr.type.dtype, to.tree.types[name].dtype))
-        for expr, name in zip(monoid.combine, left, strict=True)
+        to.keep(converted(spell(expr, env), expr.type.dtype, dtype))
+        for expr, dtype in zip(monoid.combine, own, strict=True)
     ]
 
 
@@ -318,19 +287,20 @@ class _MonoidSetting:
     """The emitter, with `a.0, ...` and `b.0, ...` standing for two states."""
 
     def __init__(
-        self, to: Places, left: tuple[str, ...], right: list[str], dtypes: list[DType]
+        self, to: Places, states: dict[str, list[str]], dtypes: dict[str, list[DType]]
     ) -> None:
-        self.to = to
-        self.values = {f"a.{i}": to.read(name) for i, name in enumerate(left)}
-        self.values |= {f"b.{i}": text for i, text in enumerate(right)}
-        self.dtypes = {f"a.{i}": to.tree.types[name].dtype for i, name in enumerate(left)}
-        self.dtypes |= {f"b.{i}": dtype for i, dtype in enumerate(dtypes)}
+        self.values, self.dtypes = _numbered(states), _numbered(dtypes)
         self.index, self.size, self.scalar = to.index, to.size, to.scalar
         self.load, self.keep = to.load, to.keep
 
     def ref(self, ref: Ref) -> str:
         """Return a part of one of the states."""
         return converted(self.values[ref.name], self.dtypes[ref.name], ref.type.dtype)
+
+
+def _numbered(parts: dict[str, list[Part]]) -> dict[str, Part]:
+    """Return parts of states by their names, `a.0` and so on."""
+    return {f"{state}.{i}": part for state, these in parts.items() for i, part in enumerate(these)}
 
 
 def combine(step: loops.Combine, to: Places) -> None:
@@ -340,16 +310,12 @@ def combine(step: loops.Combine, to: Places) -> None:
         case "topk":
             _merge_lists(step, to)
         case "monoid":
-            assert step.monoid is not None
-            texts = [to.keep(to.read(name)) for name in right]
-            dtypes = [to.tree.types[name].dtype for name in right]
-            for name, text in zip(
-                names, _combined(step.monoid, left, texts, dtypes, to), strict=True
-            ):
+            states = [to.keep(to.read(n)) for n in left], [to.keep(to.read(n)) for n in right]
+            for name, text in zip(names, combined(step, states, to), strict=True):
                 to.write(name, text)
         case "argmax" | "argmin":
             parts = [to.keep(to.read(name)) for name in (*left, *right)]
-            ahead = f"{_rank(step.op)}({parts[2]}, {parts[0]}, {parts[1]})"
+            ahead = f"{rank(step.op)}({parts[2]}, {parts[0]}, {parts[1]})"
             take = to.keep(f"logical_and({parts[3]} >= 0, {ahead})")
             for name, a, b in zip(names, parts[:2], parts[2:], strict=True):
                 to.write(name, f"select({take}, {b}, {a})")
