@@ -33,8 +33,8 @@ def explain(machine: Machine, stage: str | None) -> Explanation:
     program = machine.program
     syntax = unparse(machine.caller.declared.syntax)
     compiler = machine.compiler(program)
-    extents = machine.history.extents
-    if not machine.history.device.startswith("cuda"):
+    extents = machine.caller.latest.extents
+    if not machine.caller.latest.device.startswith("cuda"):
         return explained(syntax, program, compiler, extents, stage)
     gpu = machine.cuda_compiler(program, _device(machine))
     return explained(syntax, program, compiler, extents, stage, gpu.shown)
@@ -45,7 +45,7 @@ def _device(machine: Machine) -> Device:
     from redlang.runtime.probe import probe
     from redlang.schedule.device import DEFAULT_DEVICE
 
-    name = machine.history.device
+    name = machine.caller.latest.device
     number = int(name.partition(":")[2] or 0) if name.startswith("cuda") else 0
     return probe(number) or DEFAULT_DEVICE
 
@@ -59,7 +59,7 @@ def cuda_code(machine: Machine) -> CudaCode:
     if compiler.last is not None:
         return compiler.last
     program = compiler.compiler.program
-    extents = machine.history.extents or typical_extents(program)
+    extents = machine.caller.latest.extents or typical_extents(program)
     return compiler.find(extents, cuda_arrays(program, extents))
 
 
@@ -89,7 +89,7 @@ def source(machine: Machine, target: str) -> str:
     if target != "cpu":
         raise BackendError(f"there is no target {target!r} here", hint="ask for 'cpu' or 'cuda'")
     compiler = machine.compiler(machine.program)
-    extents = machine.history.extents or typical_extents(compiler.program)
+    extents = machine.caller.latest.extents or typical_extents(compiler.program)
     loops = compiler.loops(compiler.choice(extents))
     return emit(loops, source=machine.caller.declared.source).text
 

@@ -206,7 +206,7 @@ class Machine:
     Attributes:
         caller: Binds and launches calls.
         options: The kernel's.
-        history: What has been compiled, and for what.
+        history: What has been compiled.
     """
 
     def __init__(self, definition: Text, options: Options) -> None:
@@ -255,8 +255,6 @@ class Machine:
                 f"redlang has no backend for arrays on {device} here",
                 hint="move them to the CPU",
             )
-        self.history.call = call
-        self.history.device = device
         return chosen
 
     def _on_gpu(self, program: Program, number: int) -> Chosen:
@@ -291,9 +289,8 @@ class Machine:
 
     @property
     def program(self) -> Program:
-        """The program of the last kind of call, as resolved, or the one for f32 arrays."""
-        call = self.history.call
-        return call.program if call is not None else self.caller.resolve().program
+        """The program of the last call, as resolved, or the one for f32 arrays."""
+        return self.caller.latest.program or self.caller.resolve().program
 
 
 def prove(program: Program, fuse: Fuse) -> Fusion:

@@ -2,6 +2,7 @@
 
 # ruff: noqa: N805  # definitions in the language have no self
 
+import gc
 import inspect
 import pickle
 import re
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import types
+import weakref
 
 import cloudpickle
 import ml_dtypes
@@ -636,6 +638,30 @@ def test_an_explanation_speaks_of_the_last_call():
     kernel(np.ones((5, 7)))
     assert "m = 5, n = 7" in kernel.explain("plan")
     assert "f64[m n]" in kernel.explain("program")
+
+
+def test_an_explanation_speaks_of_the_last_call_of_a_kind_seen_before():
+    kernel = redlang.compile('def f(x: "m n") -> "m": return sum[n](x)')
+    kernel(np.ones((7, 11), np.float32))
+    kernel(np.ones((5, 6), np.float64))
+    kernel(np.ones((7, 11), np.float32))
+    assert "f32[m n]" in kernel.explain("program")
+    assert "for m = 7, n = 11" in kernel.explain("plan")
+    kernel(np.ones((2, 3), np.float32))
+    assert "for m = 2, n = 3" in kernel.explain("plan")
+
+
+@pytest.mark.parametrize("make", [np.ones, lambda *shape: torch.ones(*shape)], ids=["np", "torch"])
+def test_no_array_outlives_its_call(make):
+    kernel = redlang.compile('def f(x: "m n", y: "n") -> "m": return sum[n](x * y)')
+    for given in (False, True):
+        arrays = [make((4, 8)), make((8,))]
+        seen = [weakref.ref(array) for array in arrays]
+        result = kernel(*arrays, out=make((4,))) if given else kernel(*arrays)
+        seen.append(weakref.ref(result))
+        del arrays, result
+        gc.collect()
+        assert [reference() for reference in seen] == [None, None, None]
 
 
 def test_mistakes_of_a_kernel_come_with_its_first_use_all_at_once():

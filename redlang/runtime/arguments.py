@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,6 +31,10 @@ class Argument:
     value: AnyArray
     library: Library
     memory: Memory
+
+    def bare(self) -> Argument:
+        """Return what is known, without the array."""
+        return replace(self, value=None)
 
 
 @dataclass(frozen=True, slots=True)

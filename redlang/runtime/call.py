@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from redlang.frontend.resolve import Resolution
 from redlang.ir.extents import bind_extents
 from redlang.ir.program import Program
 from redlang.runtime.arguments import Argument
-from redlang.runtime.launcher import Backend
+
+if TYPE_CHECKING:
+    from redlang.runtime.launcher import Backend
 
 
 class Chosen(Protocol):
@@ -22,6 +24,37 @@ class Chosen(Protocol):
 
     def may_alias(self, result: int, array: str, extents: Mapping[str, int]) -> bool:
         """Tell whether a result may be stored over an input, element by element."""
+
+
+class Latest:
+    """The last call of a kernel, as its launchers note it.
+
+    Attributes:
+        noted: Program, device, and extents in the order of the program's axes; None before.
+    """
+
+    __slots__ = ("noted",)
+
+    def __init__(self) -> None:
+        self.noted: tuple[Program, str, tuple[int, ...]] | None = None
+
+    @property
+    def program(self) -> Program | None:
+        """Return its program, as resolved."""
+        return self.noted[0] if self.noted is not None else None
+
+    @property
+    def device(self) -> str:
+        """Return where it ran."""
+        return self.noted[1] if self.noted is not None else "cpu"
+
+    @property
+    def extents(self) -> dict[str, int] | None:
+        """Return the extent of every axis."""
+        if self.noted is None:
+            return None
+        program, _, extents = self.noted
+        return dict(zip((axis.name for axis in program.axes), extents, strict=True))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +77,12 @@ class Call:
     def program(self) -> Program:
         """Return the program, as resolved."""
         return self.resolution.program
+
+    def kind(self) -> Call:
+        """Return what later calls have in common with this one: no array, which may die first."""
+        arguments = {name: argument.bare() for name, argument in self.arguments.items()}
+        results = tuple(argument.bare() for argument in self.results)
+        return Call(self.resolution, {}, arguments, results)
 
     @property
     def scalars(self) -> dict[str, Any]:

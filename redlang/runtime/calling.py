@@ -18,7 +18,7 @@ from redlang.runtime import binder, foreign
 from redlang.runtime.arguments import Argument, Declared, about, describe, examine, is_scalar
 from redlang.runtime.binder import Hooks, Names, Place, make_binder, ragged_dims
 from redlang.runtime.cache import BUILDING
-from redlang.runtime.call import Call, Chosen
+from redlang.runtime.call import Call, Chosen, Latest
 from redlang.runtime.interop import library_of
 from redlang.runtime.launcher import Site, make_launcher
 from redlang.runtime.memory import AnyArray
@@ -59,6 +59,7 @@ class Caller:
         self.receiver = receiver
         self.receiver_names = receiver_names
         self.launcher_texts: list[str] = []
+        self.latest = Latest()
         self._bound = _Bound()
         self.call: Callable[..., Any]
         self._collect: Callable[..., Any]
@@ -278,21 +279,23 @@ class Caller:
         device = next((a.memory.device for a in call.arguments.values()), "cpu")
         chosen = self.choose(call, device)
         captured = {p.name: type(call.values[p.name]) for p in call.program.params}
+        kind = call.kind()
 
         def misfit(values: Values, out: object) -> None:
-            self._misfit(call, values, out)
+            self._misfit(kind, values, out)
 
-        axes = [axis.name for axis in call.program.axes]
+        axes = [axis.name for axis in kind.program.axes]
 
         def guard(
             inputs: Sequence[AnyArray], results: Sequence[AnyArray], extents: tuple[int, ...]
         ) -> None:
             sizes = dict(zip(axes, extents, strict=True))
-            error = overlap(call, chosen, inputs, results, sizes)
+            error = overlap(kind, chosen, inputs, results, sizes)
             if error is not None:
-                raise self._complaint(error, {**call.values, **named_out(tuple(results))})
+                given = dict(zip(kind.arguments, inputs, strict=True))
+                raise self._complaint(error, {**given, **named_out(tuple(results))})
 
-        site = Site(call.program, call.arguments, call.results, captured, misfit, guard)
+        site = Site(kind, device, captured, misfit, guard, self.latest)
         launcher, text = make_launcher(site, chosen.backend)
         self.launcher_texts.append(text)
         return launcher

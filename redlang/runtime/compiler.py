@@ -37,7 +37,6 @@ from redlang.targets.cpu_registers import product_bytes
 
 if TYPE_CHECKING:
     from redlang.algebra.verdicts import StageVerdict
-    from redlang.runtime.call import Call
 
 Kept = TypeVar("Kept")
 
@@ -65,18 +64,9 @@ Prove: TypeAlias = Callable[[Program, Fuse], Sweeps]
 
 
 class History:
-    """What has been compiled for one kernel, and the last program that ran.
-
-    Attributes:
-        call: The last new kind of call.
-        extents: The last new set of extents.
-        device: Where the last new kind of call ran.
-    """
+    """What has been compiled for one kernel."""
 
     def __init__(self) -> None:
-        self.call: Call | None = None
-        self.extents: Mapping[str, int] | None = None
-        self.device = "cpu"
         self._compiled = 0
         self._loaded = 0
         self._events: list[str] = []
@@ -192,7 +182,6 @@ class Compiler:
             with BUILDING:
                 if key not in self._codes:
                     self._codes[key] = self._code(choice, unit, extents)
-        self.history.extents = extents
         return Found(self._codes[key], segments)
 
     def _code(

@@ -227,7 +227,6 @@ class CudaCompiler:
         if key not in self._codes:
             self._codes[key] = self._code(choice, known, repr(key), extents)
         self.last, self.last_choice, self.last_known = self._codes[key], choice, known
-        self.compiler.history.extents = extents
         return self._codes[key]
 
     def shown(self, extents: Mapping[str, int]) -> tuple[str, Loops]:

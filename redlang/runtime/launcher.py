@@ -16,6 +16,7 @@ from redlang.ir.program import ArrayParam, Dim, Program, Result, ScalarParam
 from redlang.ir.types import DType
 from redlang.runtime import extents
 from redlang.runtime.arguments import Argument
+from redlang.runtime.call import Call, Latest
 from redlang.runtime.extents import MISFIT, ExtentText
 from redlang.runtime.interop import NUMPY
 from redlang.runtime.memory import AnyArray, Library, layout_class
@@ -92,46 +93,50 @@ class Site:
     """What a launcher is made for.
 
     Attributes:
-        program: The program of this specialisation.
-        arguments: The array arguments seen first; later ones are alike.
-        results: The arrays in `out=`, or none.
+        kind: What the calls have in common: program, array arguments, arrays in `out=`.
+        device: Where all arrays are.
         types: The Python type of each captured number.
         misfit: Names the mistake in a call whose extents do not fit, given its values and `out`.
         guard: Refuses an `out` that overlaps an input or itself, given inputs, results and extents.
+        latest: Where each call is noted.
     """
 
-    program: Program
-    arguments: Mapping[str, Argument]
-    results: Sequence[Argument]
+    kind: Call
+    device: str
     types: Mapping[str, type]
     misfit: Callable[[tuple[object, ...], object], None]
     guard: Callable[[Sequence[AnyArray], Sequence[AnyArray], tuple[int, ...]], None]
+    latest: Latest
 
 
 def make_launcher(site: Site, backend: Backend) -> tuple[FunctionType, str]:
     """Return the launcher of one specialisation, and its text.
 
-    It takes the values of the program's parameters in order and, where `site.results` has arrays,
-    `out`.
+    It takes the values of the program's parameters in order, and `out` where the kind has one.
     """
-    program = site.program
+    kind, program = site.kind, site.kind.program
     variables = {p.name: f"v{i}" for i, p in enumerate(program.params)}
     scalars = {p.name: variables[p.name] for p in program.params if isinstance(p, ScalarParam)}
-    device = next((a.memory.device for a in site.arguments.values()), "cpu")
     inputs = tuple(
-        _stored(p.name, variables[p.name], p.dims, p.dtype, site.arguments[p.name])
+        _stored(p.name, variables[p.name], p.dims, p.dtype, kind.arguments[p.name])
         for p in program.params
         if isinstance(p, ArrayParam)
     )
     home = inputs[0].library if inputs else NUMPY
     outputs = tuple(
         Stored(*(f"result.{i}", f"r{i}", r.dims, r.dtype, home), True, _last(r.dims), _ragged(r))
-        if not site.results or _ragged(r)
-        else _stored(f"result.{i}", f"r{i}", r.dims, r.dtype, site.results[i])
+        if not kind.results or _ragged(r)
+        else _stored(f"result.{i}", f"r{i}", r.dims, r.dtype, kind.results[i])
         for i, r in enumerate(program.results)
     )
     launch = Launch(
-        program, ExtentText(program, scalars), inputs, outputs, scalars, device, dict(extents.NAMES)
+        program,
+        ExtentText(program, scalars),
+        inputs,
+        outputs,
+        scalars,
+        site.device,
+        dict(extents.NAMES),
     )
     shapes = [f"s{x.variable} = {x.variable}.shape" for x in inputs]
     if any(x.library.name == "torch" for x in inputs):
@@ -141,9 +146,10 @@ def make_launcher(site: Site, backend: Backend) -> tuple[FunctionType, str]:
     launch.lines += shapes
     launch.lines += _scalar_lines(program, variables, site.types)
     launch.lines += launch.extents.bind({x.name: f"s{x.variable}" for x in inputs})
-    launch.lines += _results(launch, bool(site.results))
+    launch.lines += _results(launch, bool(kind.results))
+    launch.lines.append(f"latest.noted = program, device, {launch.extents.extents()}")
     backend.emit(launch)
-    launch.lines += _handed_out(launch, bool(site.results))
+    launch.lines += _handed_out(launch, bool(kind.results))
     launch.lines.append(f"return {_tuple([x.variable for x in outputs], single=False)}")
     return _assemble(launch, list(variables.values()), site)
 
@@ -285,12 +291,19 @@ def _tuple(parts: Sequence[str], single: bool = True) -> str:
 
 
 def _assemble(launch: Launch, parameters: list[str], site: Site) -> tuple[FunctionType, str]:
-    signature = ", ".join([*parameters, *(["out"] if site.results else [])])
-    leave = f"return misfit({_tuple(parameters)}, {'out' if site.results else None})"
+    signature = ", ".join([*parameters, *(["out"] if site.kind.results else [])])
+    leave = f"return misfit({_tuple(parameters)}, {'out' if site.kind.results else None})"
     lines = [f"def launch({signature}):"]
     lines += [f"    {line.replace(MISFIT, leave)}" for line in launch.lines]
     source = "\n".join(lines) + "\n"
-    namespace = {**launch.names, "misfit": site.misfit, "guard": site.guard}
+    namespace = {
+        **launch.names,
+        "misfit": site.misfit,
+        "guard": site.guard,
+        "latest": site.latest,
+        "program": launch.program,
+        "device": launch.device,
+    }
     exec(compile(source, f"<redlang launch of {launch.program.name}>", "exec"), namespace)
     function = namespace["launch"]
     assert isinstance(function, FunctionType)

@@ -168,7 +168,6 @@ def simulated(monkeypatch, device=DEFAULT_DEVICE, driver=None):
 
     def backend(machine, call, where):
         compiler = machine.cuda_compiler(call.program, device)
-        machine.history.call = call
         return cuda_compiled.CudaCompiled(compiler, cast(Any, driver), 0)
 
     monkeypatch.setattr(toolchain, "build", build)
