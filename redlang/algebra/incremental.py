@@ -18,7 +18,7 @@ from redlang.algebra.states import identity, state_dtypes
 from redlang.algebra.terms import Steady, View, factors_of
 from redlang.algebra.transport import Centre, Maximum, Phi, Reference, axes_of, move, value
 from redlang.ir.build import literal
-from redlang.ir.incremental import Combine, Commit, Let, Partial, State, Step
+from redlang.ir.incremental import Combine, Commit, Each, Let, Partial, State, Step
 from redlang.ir.program import Expr, Monoid, Ref
 from redlang.ir.types import F32, F64, Type
 
@@ -73,6 +73,7 @@ class Emitter:
         self.commits: list[Commit] = []
         self.merge: list[Combine | Let] = []
         self.merge_commits: list[Commit] = []
+        self.gathered: dict[str, list[Each | Partial | Let]] = {}
         self._plain: dict[tuple[object, ...], tuple[Ref, ...]] = {}
         self._sums: dict[Phi, Ref] = {}
         self._declared: dict[Phi, Ref] = {}
@@ -370,9 +371,29 @@ class Emitter:
         chosen = self._chosen(self._nothing(_of("b", total)), a, chosen)
         joined = self.let(f"{own}.joined", chosen, merging=True)
         self.merge_commits.append(Commit(own, joined.name))
+        part = decayed(_of("a", total), "change_left")
+        self.gathered[joined.name] = self._common_centre(joined, a, build.convert(part, dtype), both)
         left = self.let(f"{own}.a", self._step(_of("a", total), a, joined), merging=True)
         other = self.let(f"{own}.b", self._step(_of("b", total), b, joined), merging=True)
         return Point(kept, renewed, change, joined, left, other)
+
+    def _common_centre(
+        self, joined: Ref, own: Expr, part: Expr, both: Expr
+    ) -> list[Each | Partial | Let]:
+        """Return steps to one centre for many parts: the mean of theirs, weighted by what they saw.
+
+        Where that mean is not finite, the largest of the centres is near the data too.
+        """
+        build = self.build
+        name, types = joined.name, (replace(joined.type, weak=False),)
+        share = build.where(build.apply("eq", part, 0), literal(0.0), build.mul(part, own))
+        mean, most = Ref(f"{name}.mean", types[0]), Ref(f"{name}.most", types[0])
+        quotient = build.div(mean, both)
+        return [
+            Partial((mean.name,), "sum", (share,), None, types),
+            Partial((most.name,), "max", (own,), None, types),
+            Let(name, self._chosen(build.apply("isfinite", quotient), quotient, most)),
+        ]
 
     def _step(self, total: Expr, old: Expr, new: Expr) -> Expr:
         """Return c - c', or 0 where the sums are empty: their c is no place to move from."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from redlang.algebra.incremental import Emitter
+from redlang.algebra.joint import joint
 from redlang.algebra.terms import View
 from redlang.ir import walk
 from redlang.ir.incremental import Combine, Commit, Each, Let, Partial, Step, Sweep
@@ -35,6 +36,7 @@ def arranged(
         tuple(step for step in merge if isinstance(step, Combine | Let)),
         tuple(emitter.merge_commits),
         tuple(step for step in last if isinstance(step, Let)),
+        joint(emitter.merge, emitter.merge_commits, emitter.gathered),
     )
 
 

@@ -105,6 +105,9 @@ class Sweep:
         merge: `Combine` and `Let` steps that join states `a.*` and `b.*`, then `merge_commits`;
             `a` holds the earlier elements.
         finish: `Let` steps over states; together they define every name in `stages`.
+        joint: Where it can be said, steps that join any number of parts at once: an `Each` is a
+            value of every part, made of its states, a `Partial` reduces such values over the parts,
+            a `Let` is common to them. They define all that `merge_commits` needs. Empty otherwise.
     """
 
     axes: tuple[str, ...]
@@ -115,3 +118,4 @@ class Sweep:
     merge: tuple[Combine | Let, ...]
     merge_commits: tuple[Commit, ...]
     finish: tuple[Let, ...]
+    joint: tuple[Each | Partial | Let, ...] = ()

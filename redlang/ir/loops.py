@@ -182,6 +182,8 @@ class Kernel:
         resident: Axes whose whole extent is one tile.
         body: What a unit does.
         kind: How the plan cuts the work, for `explain` and the emitters' choices.
+        joint: In a merge, the same for all segments at once, if it can be said: statements in whose
+            scope the segments' index has its whole range, and which give the states new values.
         limits: The largest extent of resident axes that this kernel serves, where the plan says
             so: emitters that keep tiles in registers need to know.
     """
@@ -193,6 +195,7 @@ class Kernel:
     body: tuple[Statement, ...]
     kind: Kind
     limits: tuple[tuple[str, int], ...] = ()
+    joint: tuple[Statement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

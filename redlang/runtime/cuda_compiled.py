@@ -267,7 +267,7 @@ def blocks(text: KernelText | MatrixText, extents: Mapping[str, int], cuts: int,
     units = prod(-(-extents[axis] // tile) for axis, tile in text.grid)
     if isinstance(text, MatrixText) and text.persistent:
         return min(units, sms * text.min_blocks)
-    return -(-units // text.units) * (cuts if text.segments else 1)
+    return -(-units // text.units) * text.cluster * (cuts if text.segments else 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -315,6 +315,7 @@ class CudaCompiler:
                     self.device.target,
                     max_threads=text.threads,
                     min_blocks=text.min_blocks,
+                    cluster=text.cluster if isinstance(text, KernelText) else 1,
                 )
             except UnsuitedError as error:
                 return None, (number, str(error))

@@ -31,6 +31,8 @@ HELD = 64
 """Elements of one tile that a thread may hold: more spill at 255 registers."""
 ON_CHIP = THREADS_PER_BLOCK * 32
 """Elements of a slice that a block may hold: 1024 threads have 64 registers each."""
+CLUSTERED = THREADS_PER_BLOCK * 8
+"""Elements of a slice from which on several blocks may share it."""
 REGISTERS = 65536
 """Registers of an SM, on every device since compute capability 5.0."""
 BLOCKS = (128, 256)
@@ -70,6 +72,7 @@ def candidates(
     separate: Nest | None,
     extents: Mapping[str, int],
     layout: Layout,
+    cluster: int = 1,
 ) -> list[Candidate]:
     """Return the candidates for one nest; never none.
 
@@ -79,11 +82,12 @@ def candidates(
         separate: The same with one sweep a dependent stage, if it is grouped alike.
         extents: Those of the shape class.
         layout: Of the arrays.
+        cluster: The most blocks of a cluster.
     """
     makers = [Maker(program, nest, extents, layout)]
     if separate is not None and separate != nest:
         makers.append(Maker(program, separate, extents, layout))
-    found = [c for maker in makers for c in maker.on_chip()]
+    found = [c for maker in makers for c in maker.on_chip(cluster)]
     found += makers[0].streamed()
     pieces = cut(makers[0].facts)
     if len(pieces) > 1:
@@ -127,12 +131,13 @@ class Maker:
 
     # Families ---------------------------------------------------------------------------------
 
-    def on_chip(self) -> Iterator[Candidate]:
+    def on_chip(self, cluster: int) -> Iterator[Candidate]:
         """Yield plans whose units hold all that they sweep over."""
         facts = self.facts
         if not self.nest.sweeps or self._is_product() or not self._inner_is_short():
             return
         size = prod(facts.extent(axis) for axis in self.held_axes)
+        yield from self._clusters(size, cluster)
         if size > ON_CHIP:
             return
         rows = self.vector not in self.nest.base
@@ -158,6 +163,29 @@ class Maker:
                         limits,
                     )
                     yield from self._blocks("on-chip", plan, shape, rows)
+
+    def _clusters(self, size: int, most: int) -> Iterator[Candidate]:
+        """Yield plans whose units lie in the registers of several blocks."""
+        facts = self.facts
+        if size < CLUSTERED or self.vector in self.nest.base or facts.is_ordered:
+            return
+        for width in self._widths():
+            for held in (8, 16, 32):
+                wanted = power_above(-(-size // held))
+                shape = self._spread(self.held_axes, wanted, width)
+                threads = prod(s.threads for s in shape)
+                if _held(shape) > HELD // 2 or shape[0].threads == 1:
+                    continue
+                for blocks in (2, 4, 8):
+                    if blocks > most or not 128 <= threads // blocks <= THREADS_PER_BLOCK:
+                        continue
+                    limits = tuple((a, facts.extent(a)) for a in self.held_axes)
+                    plan = NestPlan(
+                        "on-chip", self._grid({}), self._slots(), tuple(self.held_axes), None, limits
+                    )
+                    kept = tuple(s for s in shape if s.extent > 1)
+                    part = Part(self.nest, plan, ThreadPlan(kept, blocks=blocks))
+                    yield Candidate("on-chip, clustered", (part,))
 
     def streamed(self) -> Iterator[Candidate]:
         """Yield plans whose threads sweep strips and merge their states at the end."""

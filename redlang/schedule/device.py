@@ -59,6 +59,7 @@ REGISTER_UNIT = 256  # registers of a warp are allocated in this unit [O]
 SHARED_UNIT = 128  # bytes [O]
 SHARED_RESERVED = 1024  # bytes that the system takes of each block's shared memory, 8.0 and up [T]
 THREADS_PER_BLOCK = 1024  # [T]
+CLUSTER = 8  # blocks of a cluster that every device of compute capability 9.0 and up runs [T]
 REGISTERS_PER_BLOCK = 65536  # [T]
 
 _KB = 1024
@@ -99,6 +100,11 @@ class Device:
     def sm(self) -> SmLimits:
         """Return what one SM holds."""
         return sm_limits(self.capability)
+
+    @property
+    def cluster(self) -> int:
+        """Return how many blocks a cluster may have; 1 where there are no clusters."""
+        return CLUSTER if _order(self.capability) >= (9, 0) else 1
 
     @property
     def target(self) -> str:

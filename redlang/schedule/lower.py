@@ -417,7 +417,35 @@ class _Lowering:
         spaces = [*partials, *self._store_exports()]
         for number in self.nest.results:
             self._store_result(number)
-        return [first, self._close_unit("merge")], spaces
+        merge = replace(self._close_unit("merge"), joint=self._joint(sweep, index))
+        return [first, merge], spaces
+
+    def _joint(self, sweep: incremental.Sweep, index: str) -> tuple[loops.Statement, ...]:
+        """Lower the joining of all segments at once."""
+        if not sweep.joint:
+            return ()
+        self._open_unit(index)
+        values: dict[str, Expr] = {
+            state.name: Ref(f"{self.name}.{state.name}", _with_axis(state.type, index))
+            for state in sweep.states
+        }
+
+        def of_parts(value: Expr) -> Expr:
+            return walk.substitute(value, values, rebuild=self.builder.rebuild)
+
+        for step in sweep.joint:
+            match step:
+                case incremental.Partial():
+                    operands = tuple(map(of_parts, step.values))
+                    fold = loops.Fold(step.names, step.op, (index,), operands, None, step.types)
+                    self._emit(fold)
+                case incremental.Each() | incremental.Let():
+                    value = of_parts(step.value)
+                    self._compute(step.name, value, value.type)
+                    values[step.name] = Ref(step.name, replace(value.type, weak=False))
+        pairs = tuple((commit.state, commit.value) for commit in sweep.merge_commits)
+        self._emit(loops.Commit(pairs))
+        return tuple(self.scopes.pop().body)
 
     def _merge_loop(self, sweep: incremental.Sweep, index: str) -> None:
         self._begin(sweep)

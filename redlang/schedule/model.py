@@ -26,6 +26,8 @@ EXCHANGE_US = 0.06
 BARRIER_US = 0.09
 """What a fold across warps costs more, and `WARP_US` for each of them."""
 WARP_US = 0.025
+CLUSTER_US = 0.5
+"""What a fold across the blocks of a cluster costs more."""
 CROWD = 1536
 """Threads beyond 256 that double what a block waits."""
 STRIPS = 1.06
@@ -139,7 +141,7 @@ class _Shape:
         self.device = device
         self.segments = segments(part, extents, device)
         units = _units(part, extents)
-        self.blocks = -(-units // part.threads.units) * self.segments
+        self.blocks = -(-units // part.threads.units) * self.segments * part.threads.blocks
         self.held = prod(s.count for s in part.threads.spreads)
         self.kind = part.plan.kind
 
@@ -235,7 +237,7 @@ class _Shape:
         lanes = self._lanes()
         if lanes == 1:
             return 0.0
-        warps = max(1, lanes // WARP)
+        warps = max(1, lanes // threads.blocks // WARP)
         once = EXCHANGE_US
         sweeps = self.facts.nest.sweeps
         if threads.strips:
@@ -246,6 +248,8 @@ class _Shape:
             return joined * (2 if self.segments > 1 else 1)
         if warps > 1:
             once += BARRIER_US + WARP_US * warps
+        if threads.blocks > 1:
+            once += CLUSTER_US
         stages = sum(self._width(stage) for sweep in sweeps for stage in sweep.stages)
         return once * stages * (1 if self.kind == "on-chip" else self.rounds())
 

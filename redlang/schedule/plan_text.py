@@ -58,6 +58,8 @@ def _part(
     yield f"  grid      {grid}; {estimate.blocks} blocks of {threads.threads} threads"
     if threads.units > 1:
         yield f"  units     {threads.units} a block, {threads.unit_threads} threads each"
+    if threads.blocks > 1:
+        yield f"  clusters  {threads.blocks} blocks share a unit"
     for spread in threads.spreads:
         held = f"{spread.registers} × {spread.threads} threads × {spread.width}"
         yield f"  {spread.axis:<9} {held}"
@@ -103,5 +105,6 @@ def shape_text(part: Part) -> str:
         f"{s.axis} {s.registers}×{s.threads}×{s.width}" for s in part.threads.spreads
     )
     units = f", {part.threads.units} units" if part.threads.units > 1 else ""
+    units += f", {part.threads.blocks} blocks" if part.threads.blocks > 1 else ""
     across = ", shared by blocks" if part.across else ""
     return f"{spreads or 'one element'}{units}{across}"

@@ -186,7 +186,7 @@ def search(
     ranked = []
     for number, nest in enumerate(fused):
         apart = separate[number] if alike else None
-        found = candidates(program, nest, apart, extents, layout)
+        found = candidates(program, nest, apart, extents, layout, device.cluster)
         ranked.append(rank(program, found, extents, layout, device))
     return Choice(shape, layout, tuple(ranked))
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from redlang.schedule.device import THREADS_PER_BLOCK, WARP
+from redlang.schedule.device import CLUSTER, THREADS_PER_BLOCK, WARP
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,8 @@ class ThreadPlan:
         spreads: Axes with more than one element in a unit; the last one has the lowest bits of the
             thread's number.
         units: Units that share a block; more than one only if a unit fits in a warp.
+        blocks: Blocks that share a unit, as a cluster; a power of two. Which block of them a
+            thread is in counts as the highest bits of the thread's number.
         strips: Swept axes over which each thread keeps states of its own until the sweep is over.
         min_blocks: Blocks that the compiler should leave registers for on one SM.
     """
@@ -66,6 +68,7 @@ class ThreadPlan:
     units: int = 1
     strips: tuple[str, ...] = ()
     min_blocks: int = 1
+    blocks: int = 1
 
     def __post_init__(self) -> None:
         """Check that threads can be told apart by bits, and that units keep to themselves."""
@@ -74,6 +77,8 @@ class ThreadPlan:
                 raise ValueError(f"{spread.threads} threads along {spread.axis}: no power of two")
         if self.units > 1 and self.unit_threads > WARP:
             raise ValueError(f"{self.units} units of {self.unit_threads} threads in a block")
+        if self.blocks & (self.blocks - 1) or not 1 <= self.blocks <= CLUSTER:
+            raise ValueError(f"a cluster of {self.blocks} blocks")
         if self.threads > THREADS_PER_BLOCK or self.threads % WARP:
             raise ValueError(f"a block of {self.threads} threads")
 
@@ -85,7 +90,7 @@ class ThreadPlan:
     @property
     def threads(self) -> int:
         """Return the threads of a block."""
-        return self.units * self.unit_threads
+        return self.units * self.unit_threads // self.blocks
 
     def spread(self, axis: str) -> Spread:
         """Return the spread of an axis; one that is not listed has one element a range."""

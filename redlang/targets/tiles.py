@@ -16,6 +16,7 @@ from llvmlite import ir
 from redlang.targets.numba_cuda import types
 from redlang.targets.ptx.access import Access, Along, Guard
 from redlang.targets.ptx.across import (
+    blocks,
     lanes,
     packed_states,
     state_kinds,
@@ -27,6 +28,8 @@ from redlang.targets.ptx.across import (
 from redlang.targets.ptx.barriers import (
     arrival,
     barrier,
+    cluster_arrive,
+    cluster_wait,
     fence,
     named_barrier,
     warp_barrier,
@@ -394,10 +397,13 @@ __all__ = [
     "ballot",
     "barrier",
     "bits",
+    "blocks",
     "broadcast",
     "butterfly",
     "choose",
     "clamped",
+    "cluster_arrive",
+    "cluster_wait",
     "divided",
     "elementwise",
     "exchanged",

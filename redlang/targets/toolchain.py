@@ -73,6 +73,7 @@ def build(
     *,
     max_threads: int,
     min_blocks: int = 1,
+    cluster: int = 1,
 ) -> Binary:
     """Compile the kernel `entry` of generated Python text for `target`.
 
@@ -83,11 +84,15 @@ def build(
         target: Compute capability, as `"9.0a"`.
         max_threads: The largest block that the kernel is launched with.
         min_blocks: Blocks that registers should leave room for on one SM.
+        cluster: Blocks of a cluster; every launch has whole clusters.
 
     Raises:
         BackendError: The compiler is missing, does not work, or refuses the text.
     """
     ptx = to_ptx(source, entry, parameters, target, max_threads=max_threads, min_blocks=min_blocks)
+    if cluster > 1:
+        # The kernel says so itself: a launch needs no attribute for it.
+        ptx = ptx.replace(".maxntid", f".reqnctapercluster {cluster}\n.maxntid", 1)
     return Binary(entry, target, source, ptx, assemble(ptx, target))
 
 

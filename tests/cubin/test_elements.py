@@ -133,7 +133,7 @@ def test_a_fused_sweep_reads_the_row_once(text, count, cut):
     others = [text for text in loads(binary) if text != WIDE]
     assert all("relaxed" in text for text in others)
     assert bool(others) == cut
-    assert ("atom.relaxed.gpu.global.inc.u32" in binary.ptx) == cut
+    assert ("atom.acq_rel.gpu.global.inc.u32" in binary.ptx) == cut
 
 
 def test_layer_norm_keeps_its_weights_in_l1():

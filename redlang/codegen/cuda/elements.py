@@ -81,6 +81,8 @@ class Unit:
         """Write which tile of each grid axis this unit has."""
         frame = self.frame
         grid = self.kernel.grid
+        if self.plan.blocks > 1:
+            frame.line("t.cluster_arrive()")
         # Without a grid there is one unit, which the others of its block repeat.
         if grid or self.plan.units > 1:
             unit = self._unit_number()
@@ -99,7 +101,8 @@ class Unit:
     def _unit_number(self) -> str:
         frame = self.frame
         if self.plan.units == 1:
-            frame.line("unit = i32(cuda.blockIdx.x)")
+            share = f" // i32({self.plan.blocks})" if self.plan.blocks > 1 else ""
+            frame.line(f"unit = i32(cuda.blockIdx.x){share}")
             return "unit"
         own = f"i32(cuda.threadIdx.x) // i32({self.plan.unit_threads})"
         frame.line(f"unit = i32(cuda.blockIdx.x) * i32({self.plan.units}) + {own}")
@@ -130,6 +133,7 @@ class Unit:
             shared_bytes=frame.shared_bytes,
             grid=tuple((grid.axis, grid.tile) for grid in self.kernel.grid),
             units=self.plan.units,
+            cluster=self.plan.blocks,
         )
 
     # Statements -------------------------------------------------------------------------------
@@ -253,13 +257,17 @@ class Unit:
         frame.line(f"while {first} < {stop}:")
         for line in scope.lines:
             frame.line(f"    {line}")
-        frame.line(f"    {first} = {first} + {statement.tile}")
+        frame.line(f"    {first} = {first} + {self.step(axis, statement.tile)}")
 
     def bounds(self, axis: str) -> tuple[str, str]:
         """Return first index and end of what this unit covers of a looped axis."""
         if axis in self.frame.slots:
             return "i64(0)", f"i64({self.frame.slots[axis]})"
         return "i64(0)", self.frame.parameter(Extent(axis))
+
+    def step(self, axis: str, tile: int) -> str:
+        """Return the distance between the tiles of a looped axis that this unit takes."""
+        return str(tile)
 
     def _extent_limit(self, axis: str) -> int | None:
         if axis in self.frame.slots:

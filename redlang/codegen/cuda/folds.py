@@ -78,6 +78,33 @@ def folding(op: str, types: Sequence[Type], element: DType) -> Folding:
             raise InternalError(f"no folding for {op!r} of {element}")
 
 
+def side_by_side(members: Sequence[Folding]) -> Folding:
+    """Return several reductions as one whose state holds all of theirs; only for `combine`."""
+    counts = [len(how.codes) for how in members]
+
+    def combine(*names: str) -> tuple[Lines, list[str]]:
+        left, right = names[: sum(counts)], names[sum(counts) :]
+        lines: Lines = []
+        results: list[str] = []
+        start = 0
+        for how, count in zip(members, counts, strict=True):
+            own = slice(start, start + count)
+            added, found = how.combine(*left[own], *right[own])
+            lines += added
+            results += found
+            start += count
+        return lines, results
+
+    return Folding(
+        codes=tuple(code for how in members for code in how.codes),
+        neutral=tuple(text for how in members for text in how.neutral),
+        lift=lambda *values: ([], list(values)),
+        combine=combine,
+        finish=lambda *values: ([], list(values)),
+        results=tuple(code for how in members for code in how.results),
+    )
+
+
 def _simple(code: str, neutral: str, join: Callable[[str, str], str]) -> Folding:
     return Folding(
         codes=(code,),

@@ -101,6 +101,7 @@ class Frame:
         self.homes: dict[str, int] = {}
         self.parameters: dict[Parameter, str] = {}
         self.shared_bytes = 0
+        self.has_met_cluster = False
         self.memories = {memory.name: memory for memory in _memories(loops)}
         self.stand_ins: dict[str, Value] = {}
 
@@ -255,6 +256,9 @@ class Frame:
             number = "i32(cuda.threadIdx.x)"
             if self.plan.units > 1:
                 number = f"i32(cuda.threadIdx.x) & i32({self.plan.unit_threads - 1})"
+            if self.plan.blocks > 1:
+                block = f"(i32(cuda.blockIdx.x) & i32({self.plan.blocks - 1}))"
+                number = f"i32(cuda.threadIdx.x) + {block} * i32({self.plan.threads})"
             return number
 
         return self.variable("number", "thread", 0, text)

@@ -80,6 +80,7 @@ class KernelText:
         shared_bytes: Dynamic shared memory of a block.
         grid: Axes that units cover and the tile of each, outermost first.
         units: Units a block.
+        cluster: Blocks of a cluster, which share a unit.
         segments: The pseudo axis that numbers the blocks which share a unit, or empty.
     """
 
@@ -91,6 +92,7 @@ class KernelText:
     shared_bytes: int
     grid: tuple[tuple[str, int], ...]
     units: int = 1
+    cluster: int = 1
     segments: str = ""
 
     @property

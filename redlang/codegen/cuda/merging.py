@@ -18,11 +18,11 @@ from redlang.codegen.cuda.frame import Value
 from redlang.codegen.cuda.kernel_text import Classes, Counters, KernelText
 from redlang.codegen.cuda.reducing import WARP_BITS, warp_bytes
 from redlang.errors import InternalError
-from redlang.ir.loops import Compute, Kernel, Loop, Loops, Statement, Store
+from redlang.ir.loops import Compute, Fold, Kernel, Loop, Loops, Statement, Store
 from redlang.ir.program import Ref
 from redlang.ir.types import Type
 from redlang.schedule import tidy
-from redlang.schedule.threads import ThreadPlan
+from redlang.schedule.threads import Spread, ThreadPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,14 @@ class Merge:
         index: The pseudo axis that numbers segments.
         body: Joins the states with those of one segment, which it reads from workspaces.
         rest: What is done with the merged states.
+        joint: Joins all segments at once, or nothing.
     """
 
     begin: tuple[Statement, ...]
     index: str
     body: tuple[Statement, ...]
     rest: tuple[Statement, ...]
+    joint: tuple[Statement, ...] = ()
 
 
 def take_apart(kernel: Kernel) -> Merge:
@@ -47,7 +49,7 @@ def take_apart(kernel: Kernel) -> Merge:
     for place, statement in enumerate(kernel.body):
         if isinstance(statement, Loop):
             before, after = kernel.body[:place], kernel.body[place + 1 :]
-            return Merge(before, statement.axis, statement.body, after)
+            return Merge(before, statement.axis, statement.body, after, kernel.joint)
     raise InternalError(f"{kernel.name} merges nothing")
 
 
@@ -141,9 +143,13 @@ class _SegmentUnit(Unit):
         """Return what this block covers of a looped axis."""
         segment = self.kernel.segment
         assert segment is not None
-        if axis != segment.axis or not self.across_blocks:
+        if not self._is_cut(axis):
             return super().bounds(axis)
         frame = self.frame
+        if self.plan.strips:
+            # The order of elements does not matter: blocks take tiles in turn, so that all of them
+            # read the same part of memory at a time.
+            return f"{frame.first(self.index)} * {segment.tile}", frame.parameter(Extent(axis))
         extent, parts = frame.parameter(Extent(axis)), frame.parameter(Extent(self.index))
         own = frame.first(self.index)
         # Blocks have as many tiles each, the first few one more: a division in 32 bits is enough.
@@ -158,6 +164,17 @@ class _SegmentUnit(Unit):
         start = frame.variable("start", axis, 0, bound(own))
         stop = frame.variable("stop", axis, 0, bound(f"({own} + 1)"))
         return start, stop
+
+    def step(self, axis: str, tile: int) -> str:
+        """Return the distance between the tiles of a looped axis that this block takes."""
+        if not self._is_cut(axis) or not self.plan.strips:
+            return super().step(axis, tile)
+        return f"{self.frame.parameter(Extent(self.index))} * {tile}"
+
+    def _is_cut(self, axis: str) -> bool:
+        """Tell whether blocks share a looped axis."""
+        segment = self.kernel.segment
+        return self.across_blocks and segment is not None and axis == segment.axis
 
     def whole(self) -> None:
         """Write the sweep, the merges, and what comes after."""
@@ -204,33 +221,39 @@ class _SegmentUnit(Unit):
                 self.statement(statement)
 
     def _join_segments(self, parts: str) -> None:
-        """Join the segments of this thread's share, in order; shares may differ by one."""
+        """Take one segment for each thread, and join the next ones to it."""
         frame = self.frame
         bits = self._strip_bits()
         shares = 1 << len(bits)
         own = f"i64({frame.thread_bits(bits)})" if bits else "i64(0)"
-        frame.line(f"start = {own} * {parts} // {shares}")
-        frame.line(f"stop = ({own} + 1) * {parts} // {shares}")
         initial = {}
         for name, value in self._states():
-            variable = frame.module.names.of("initial", f"{name}.initial")
-            frame.line(f"{variable} = {value.text}")
-            initial[name] = variable
+            initial[name] = frame.module.names.of("initial", f"{name}.initial")
+            frame.line(f"{initial[name]} = {value.text}")
         frame.line("step = i64(0)")
-        with self._block(f"while step < t.tiles({parts}, {shares}):", [self.index]):
-            # A thread that has no further segment joins the neutral state.
-            frame.line("some = start + step < stop")
-            frame.line(f"{frame.first(self.index)} = t.smaller(start + step, {parts} - 1)")
-            others = {}
+        with self._block("", [self.index]):
+            others = self._of_segment(f"step + {own}", parts, initial)
             for name, value in self._states():
-                space = self.spaces[name].target
-                memory = frame.memories[space]
-                found = self.values.value(Ref(space, Type(memory.dtype, memory.axes)))
-                other = frame.module.names.of("other", f"{name}.other")
-                frame.line(f"{other} = t.choose(some, {found.text}, {initial[name]})")
-                others[name] = replace(value, text=other)
-            self._join(others)
-            frame.line("step = step + 1")
+                frame.line(f"{value.text} = {others[name].text}")
+        frame.line(f"step = i64({shares})")
+        with self._block(f"while step < {parts}:", [self.index]):
+            self._join(self._of_segment(f"step + {own}", parts, initial))
+            frame.line(f"step = step + {shares}")
+
+    def _of_segment(self, number: str, parts: str, initial: dict[str, str]) -> dict[str, Value]:
+        """Load the states of a segment; a thread for which there is none has neutral ones."""
+        frame = self.frame
+        frame.line(f"some = {number} < {parts}")
+        frame.line(f"{frame.first(self.index)} = t.smaller({number}, {parts} - 1)")
+        found = {}
+        for name, value in self._states():
+            space = self.spaces[name].target
+            memory = frame.memories[space]
+            loaded = self.values.value(Ref(space, Type(memory.dtype, memory.axes)))
+            other = frame.module.names.of("other", f"{name}.other")
+            frame.line(f"{other} = t.choose(some, {loaded.text}, {initial[name]})")
+            found[name] = replace(value, text=other)
+        return found
 
     # Threads ----------------------------------------------------------------------------------
 
@@ -240,8 +263,51 @@ class _SegmentUnit(Unit):
     def _join_threads(self) -> None:
         """Join the states of lanes and warps; afterwards all threads hold the result."""
         bits = self._strip_bits()
+        together = self._threads_as_parts(bits)
+        if together is not None:
+            self._join_at_once(together)
+            return
         self._join_lanes([bit for bit in bits if bit < WARP_BITS])
         self._join_warps([bit for bit in bits if bit >= WARP_BITS], bits)
+
+    def _threads_as_parts(self, bits: Sequence[int]) -> ThreadPlan | None:
+        """Return the plan in which strips are parts along the segments' axis, if there is one."""
+        if not self.parts.joint or not bits:
+            return None
+        spreads: list[Spread] = []
+        for spread in self.plan.spreads:
+            if spread.axis not in self.plan.strips:
+                spreads.append(spread)
+            elif all(s.axis != self.index for s in spreads):
+                spreads.append(Spread(self.index, 1, 1 << len(bits), 1))
+        plan = replace(self.plan, spreads=tuple(spreads), strips=())
+        return plan if plan.bits(self.index) == tuple(bits) else None
+
+    def _join_at_once(self, plan: ThreadPlan) -> None:
+        """Join the states of all threads by the statements for many parts."""
+        frame = self.frame
+        kept = frame.plan, frame.classes
+        # Every thread has a part, so none is masked.
+        every = {**frame.classes.multiples, self.index: plan.threads}
+        frame.plan, frame.classes = plan, replace(frame.classes, multiples=every)
+        frame.stand_ins = {self.spaces[name].target: value for name, value in self._states()}
+        with self._block("", [self.index]):
+            pending: list[Fold] = []
+            for statement in self.parts.joint:
+                made = {name for fold in pending for name in fold.names}
+                if pending and not made.isdisjoint(tidy.reads(statement)):
+                    self._fold_together(pending)
+                    pending = []
+                if isinstance(statement, Fold):
+                    pending.append(statement)
+                else:
+                    self.statement(statement)
+        frame.stand_ins = {}
+        frame.plan, frame.classes = kept
+
+    def _fold_together(self, folds: Sequence[Fold]) -> None:
+        for fold, values in zip(folds, self.folds.together(folds), strict=True):
+            self._results(fold, values)
 
     def _join_lanes(self, bits: Sequence[int]) -> None:
         frame = self.frame
@@ -336,12 +402,12 @@ class _SegmentUnit(Unit):
         return offset
 
     def _block(self, head: str, axes: Sequence[str] = ()) -> _Block:
-        """Open a block under a head; what does not belong into it goes before the head."""
+        """Open a block under a head, if any; what does not belong into it goes before it."""
         return _Block(self, head, axes)
 
 
 class _Block:
-    """A scope whose lines stand, indented, under a head; states change in it."""
+    """A scope whose lines stand, indented, under a head if there is one; states change in it."""
 
     def __init__(self, unit: _SegmentUnit, head: str, axes: Sequence[str]) -> None:
         self.frame = unit.frame
@@ -353,6 +419,8 @@ class _Block:
 
     def __exit__(self, *problem: object) -> None:
         self.inner.__exit__(None, None, None)
-        self.frame.line(self.head)
+        indent = "    " if self.head else ""
+        if self.head:
+            self.frame.line(self.head)
         for line in self.scope.lines or ["pass"]:
-            self.frame.line(f"    {line}")
+            self.frame.line(f"{indent}{line}")

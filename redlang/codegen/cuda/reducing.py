@@ -8,12 +8,13 @@ from math import gcd, prod
 from typing import TypeAlias
 
 from redlang.codegen.arguments import Extent
-from redlang.codegen.cuda.folds import Folding, Lines, folding
+from redlang.codegen.cuda.folds import Folding, Lines, folding, side_by_side
 from redlang.codegen.cuda.frame import Frame, Value
 from redlang.codegen.cuda.keys import Keys, best, best_list, keys_for, sort_text
 from redlang.codegen.cuda.monoids import monoid_folding
 from redlang.codegen.cuda.values import Operands, Values
 from redlang.codegen.scalars import arithmetic
+from redlang.errors import InternalError
 from redlang.ir.loops import Combine, Fold
 from redlang.ir.program import Cast, Expr, Index, Load
 from redlang.ir.types import I64, Type
@@ -48,6 +49,25 @@ class Folds:
             states = self._in_thread(how, states, kept, statement.op)
             states = self._across(statement.over, how, states, kept)
         return self._finished(how, states, kept, statement.op)
+
+    def together(self, statements: Sequence[Fold]) -> list[list[Value]]:
+        """Write folds over the same axes of plain operations, those of like tiles in one go."""
+        found: dict[int, list[Value]] = {}
+        groups: dict[tuple[str, ...], list[tuple[int, Folding, list[Value]]]] = {}
+        for number, statement in enumerate(statements):
+            how, _ = self._how(statement)
+            states = self._lifted(statement, how)
+            kept = tuple(axis for axis in states[0].axes if axis not in statement.over)
+            states = self._in_thread(how, states, kept, statement.op)
+            groups.setdefault(kept, []).append((number, how, states))
+        for kept, members in groups.items():
+            every = side_by_side([how for _, how, _ in members])
+            given = [state for *_, states in members for state in states]
+            folded = iter(self._across(statements[0].over, every, given, kept))
+            for number, how, states in members:
+                own = [next(folded) for _ in states]
+                found[number] = self._finished(how, own, kept, statements[number].op)
+        return [found[number] for number in range(len(statements))]
 
     def _how(self, statement: Fold) -> tuple[Folding, Keys | None]:
         element = statement.values[0].type.dtype
@@ -184,7 +204,8 @@ class Folds:
             ordered = ", ordered=True" if how.ordered else ""
             make = frame.module.declare("lanes", f"t.lanes({combiner}, {count}, {masks}{ordered})")
             states = self._called(make, "", states, kept, "all")
-        warps = [bit for bit in bits if bit >= WARP_BITS]
+        inside = (plan.threads - 1).bit_length()
+        warps = [bit for bit in bits if WARP_BITS <= bit < inside]
         if warps:
             peers = 1 << len(warps)
             make = frame.module.declare(
@@ -196,7 +217,33 @@ class Folds:
             writes = f"({frame.thread()} & i32({mask})) == i32(0)" if mask else "True"
             before = f"{frame.thread_bits(rest)}, {frame.thread_bits(warps)}, {writes}, "
             states = self._called(make, before, states, kept, "all")
-        return states
+        blocks = [bit for bit in bits if bit >= inside]
+        return self._across_blocks(how, states, kept, bits) if blocks else states
+
+    def _across_blocks(
+        self, how: Folding, states: list[Value], kept: tuple[str, ...], bits: Sequence[int]
+    ) -> list[Value]:
+        """Fold over the blocks of a cluster, whose threads hold what was folded in their block."""
+        frame = self.frame
+        plan = frame.plan
+        inside = (plan.threads - 1).bit_length()
+        if frame.depth or 1 << sum(bit >= inside for bit in bits) != plan.blocks:
+            raise InternalError("a cluster folds whole units, and outside of loops only")
+        if not frame.has_met_cluster:
+            # No block may write to one that has not begun.
+            frame.line("t.cluster_wait()")
+            frame.has_met_cluster = True
+        count = frame.size(kept)
+        rest = [bit for bit in range(inside) if bit not in bits]
+        combiner = self._combiner(how, "join")
+        make = frame.module.declare(
+            "blocks", f"t.blocks({combiner}, {count}, {plan.blocks}, {frame.shared_bytes})"
+        )
+        frame.shared_bytes += warp_bytes(how.codes, count, plan.blocks) << len(rest)
+        mask = sum(1 << bit for bit in bits if bit < inside)
+        writes = f"({frame.thread()} & i32({mask})) == i32(0)" if mask else "True"
+        before = f"{frame.thread_bits(rest)}, {writes}, "
+        return self._called(make, before, states, kept, "all")
 
     def _in_order(
         self, over: Sequence[str], how: Folding, states: list[Value], kept: tuple[str, ...]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from redlang.targets.numba_cuda import types
-from redlang.targets.ptx.barriers import BARRIER
+from redlang.targets.ptx.barriers import BARRIER, CLUSTER_BARRIER
 from redlang.targets.ptx.calls import Body, body_of, call, results_of
 from redlang.targets.ptx.inline import (
     I32,
@@ -124,6 +124,60 @@ def warps(function: Intrinsic, count: int, peers: int, offset: int) -> Intrinsic
 
     kinds = ["i32", "i32", "bool", *state_kinds(body, count)]
     return define("warps", states_type(body, count), kinds, generate)
+
+
+def blocks(function: Intrinsic, count: int, peers: int, offset: int) -> Intrinsic:
+    """Return a function that folds tiles of states over the `peers` blocks of a cluster.
+
+    It takes the thread's group among those that are not folded (i32), whether it writes (of the
+    threads of a block that hold the same states, one should), then the tiles. Every block writes
+    its states to all of them, then all wait for each other.
+
+    Args:
+        function: Combines two states; the lower block's stands left.
+        count: States of a tile.
+        peers: How many blocks hold parts.
+        offset: Where its region of shared memory starts, in bytes.
+    """
+    body = body_of(function)
+    sizes = [BYTES[code] for code in body.results]
+    starts = warps_rows(body.results, count, peers)
+    group_bytes = warps_bytes(body.results, count, peers)
+
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
+        group, writes, *tiles = values
+        states = unpacked_states(builder, tiles, count)
+        base = shared_address(builder, offset)
+        own = builder.add(base, builder.mul(group, ir.Constant(I32, group_bytes)))
+        rank = asm(builder, I32, "mov.u32 $0, %cluster_ctarank;", "=r", [])
+        with builder.if_then(writes):
+            for peer in range(peers):
+                text = f"mapa.shared::cluster.u32 $0, $1, {peer};"
+                there = asm(builder, I32, text, "=r,r", [own])
+                for part, number in starts:
+                    place = builder.add(there, builder.mul(rank, ir.Constant(I32, sizes[part])))
+                    value = states[number][part]
+                    store_at(builder, place, starts[part, number], [value], "shared::cluster")
+        asm(builder, VOID, CLUSTER_BARRIER, "~{memory}", [], effect=True)
+        found = {
+            (part, number): load_at(builder, own, starts[part, number], body.results[part], peers)
+            for part, number in starts
+        }
+        folded = [
+            tree(
+                context,
+                builder,
+                body,
+                [[found[part, number][p] for part in range(len(sizes))] for p in range(peers)],
+            )
+            for number in range(count)
+        ]
+        return packed_states(context, builder, body, folded)
+
+    kinds = ["i32", "bool", *state_kinds(body, count)]
+    return define("blocks", states_type(body, count), kinds, generate)
 
 
 def warps_rows(codes: Sequence[str], count: int, peers: int) -> dict[tuple[int, int], int]:

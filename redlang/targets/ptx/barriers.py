@@ -38,6 +38,18 @@ named_arrive = instruction(
 warp_barrier = instruction("warp_barrier", "void", (), "bar.warp.sync -1;", _MEMORY, effect=True)
 """Wait for the lanes of the warp."""
 
+CLUSTER_BARRIER = "barrier.cluster.arrive.release; barrier.cluster.wait.acquire;"
+
+cluster_arrive = instruction(
+    "cluster_arrive", "void", (), "barrier.cluster.arrive.relaxed;", _MEMORY, effect=True
+)
+"""Say that this thread has begun, without waiting; compute capability 9.0 and up."""
+
+cluster_wait = instruction(
+    "cluster_wait", "void", (), "barrier.cluster.wait;", _MEMORY, effect=True
+)
+"""Wait until all threads of the cluster have begun."""
+
 fence = instruction("fence", "void", (), _FENCE, _MEMORY, effect=True)
 """Order this thread's memory accesses before and after, as other blocks see them."""
 
@@ -57,18 +69,16 @@ def arrival(offset: int) -> Intrinsic:
     ) -> Values:
         counter, last = values
         last = builder.trunc(last, I32)
-        # Every thread's writes are ordered before the barrier, and it before the count.
-        asm(builder, VOID, _FENCE, _MEMORY, [], effect=True)
+        # The barrier orders every thread's writes before the count of one, which releases them all.
         asm(builder, VOID, BARRIER, _MEMORY, [], effect=True)
         place = builder.add(base(builder), ir.Constant(I32, offset))
         thread = asm(builder, I32, "mov.u32 $0, %tid.x;", "=r", [])
         with builder.if_then(builder.icmp_unsigned("==", thread, ir.Constant(I32, 0))):
-            text = "atom.relaxed.gpu.global.inc.u32 $0, [$1], $2;"
+            text = "atom.acq_rel.gpu.global.inc.u32 $0, [$1], $2;"
             before = asm(builder, I32, text, f"=r,l,r,{_MEMORY}", [counter, last], effect=True)
             store_at(builder, place, 0, [before])
         asm(builder, VOID, BARRIER, _MEMORY, [], effect=True)
         (before,) = load_at(builder, place, 0, "i32", 1)
-        asm(builder, VOID, _FENCE, _MEMORY, [], effect=True)
         return builder.icmp_unsigned("==", before, last)
 
     return define("arrive", "bool", ("i64", "i64"), generate)

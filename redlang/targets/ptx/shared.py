@@ -84,14 +84,19 @@ def load_at(
 
 
 def store_at(
-    builder: ir.IRBuilder, address: ir.Value, offset: int, elements: list[ir.Value]
+    builder: ir.IRBuilder,
+    address: ir.Value,
+    offset: int,
+    elements: list[ir.Value],
+    space: str = "shared",
 ) -> None:
-    """Emit stores of neighbouring values."""
+    """Emit stores of neighbouring values; `space` is whose shared memory the address is in."""
     if elements[0].type == I1:
         elements = [builder.zext(element, I32) for element in elements]
     size = 8 if _width(elements[0].type) == 64 else 4
     for start, width in _groups(len(elements), size):
-        _store(builder, address, offset + start * size, elements[start : start + width])
+        chosen = elements[start : start + width]
+        _store(builder, address, offset + start * size, chosen, space)
 
 
 def _groups(count: int, size: int) -> list[tuple[int, int]]:
@@ -116,13 +121,15 @@ def _load(
     return [raw] if width == 1 else [builder.extract_value(raw, i) for i in range(width)]
 
 
-def _store(builder: ir.IRBuilder, address: ir.Value, offset: int, values: list[ir.Value]) -> None:
+def _store(
+    builder: ir.IRBuilder, address: ir.Value, offset: int, values: list[ir.Value], space: str
+) -> None:
     width = len(values)
     kind = values[0].type
     inputs = ", ".join(f"${number + 1}" for number in range(width))
     operand = inputs if width == 1 else "{" + inputs + "}"
     vector = "" if width == 1 else f".v{width}"
-    text = f"st.shared{vector}.b{_width(kind)} [$0+{offset}], {operand};"
+    text = f"st.{space}{vector}.b{_width(kind)} [$0+{offset}], {operand};"
     constraints = ",".join(["r", *[REGISTER_LETTERS[kind]] * width, "~{memory}"])
     asm(builder, VOID, text, constraints, [address, *values], effect=True)
 
