@@ -372,7 +372,9 @@ class Emitter:
         joined = self.let(f"{own}.joined", chosen, merging=True)
         self.merge_commits.append(Commit(own, joined.name))
         part = decayed(_of("a", total), "change_left")
-        self.gathered[joined.name] = self._common_centre(joined, a, build.convert(part, dtype), both)
+        self.gathered[joined.name] = self._common_centre(
+            joined, a, build.convert(part, dtype), both
+        )
         left = self.let(f"{own}.a", self._step(_of("a", total), a, joined), merging=True)
         other = self.let(f"{own}.b", self._step(_of("b", total), b, joined), merging=True)
         return Point(kept, renewed, change, joined, left, other)

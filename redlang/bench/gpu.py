@@ -22,6 +22,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import redlang
 from redlang.bench.gpu_workloads import GPU_WORKLOADS, GpuWorkload, Tensor
 from redlang.bench.picture import Bars, write
 from redlang.bench.plans import Forced, built, numbers
@@ -36,6 +37,12 @@ from redlang.schedule.device import Device
 
 COLD_BYTES = 4
 """Arrays that calls take turns on hold this many times the L2 cache."""
+TURNS = 3
+"""Sets of arrays at least: where results lie beside inputs in memory is worth some percent."""
+MEMORY = 1 << 33
+"""Bytes of inputs and results that all sets of a workload may take."""
+COPIED = 1 << 32
+"""Bytes that the copy moves whose bandwidth stands above the table."""
 REPLAYS = 7
 
 
@@ -48,7 +55,8 @@ class Line:
         cold_us: On arrays in turn.
         call_us: Host time of one call of redlang and of torch.
         first_call_s: redlang's first call.
-        share: Share of copy bandwidth, cold.
+        copy_us: A copy that moves as many bytes, in turn too.
+        share: Of the bandwidth of that copy, cold.
         error: Largest difference from torch in double precision, over the largest value.
         plan: The plan in a line, with the model's time.
         plans: Measured and predicted time of each candidate, where asked for.
@@ -63,6 +71,7 @@ class Line:
     cold_us: dict[str, float] = field(default_factory=dict)
     call_us: dict[str, float] = field(default_factory=dict)
     first_call_s: float = 0.0
+    copy_us: float = 0.0
     share: float = 0.0
     error: float = 0.0
     plan: str = ""
@@ -91,9 +100,8 @@ def graph_us(calls: Sequence[Callable[[], object]], least: int = 20) -> float:
     kept = []
     with t.cuda.graph(graph):
         for _ in range(rounds):
-            for call in calls:
-                # A result is dropped before the next call, so that a graph needs few arrays.
-                kept = [call()]
+            # Results of a round live until the next one is done: they lie in different places.
+            kept = [call() for call in calls]
     del kept
     count = rounds * len(calls)
     graph.replay()
@@ -122,12 +130,25 @@ def host_us(call: Callable[[], object], count: int = 500) -> float:
     return min(times)
 
 
-def copy_gb_s(size: int = 1 << 32) -> float:
-    """Return the bandwidth of a copy: bytes read plus bytes written."""
+COPY = redlang.compile("""
+def copy(x: "n") -> "n":
+    return x
+""")
+
+
+def copy_us(size: int, turns: int) -> float:
+    """Return the time of a copy that moves `size` bytes, read plus written.
+
+    The faster of torch's and of redlang's own kernel without arithmetic, over arrays in turn.
+    """
     t = _torch()
-    a = t.empty(size // 2, dtype=t.uint8, device="cuda").random_(0, 255)
-    b = t.empty_like(a)
-    return float(size / graph_us([partial(b.copy_, a)], 5) / 1e3)
+    count = size // 8
+    pairs = [(t.randn(count, device="cuda"), t.empty(count, device="cuda")) for _ in range(turns)]
+    COPY(pairs[0][0])
+    return min(
+        graph_us([partial(b.copy_, a) for a, b in pairs]),
+        graph_us([partial(COPY, a, out=b) for a, b in pairs]),
+    )
 
 
 # One workload ----------------------------------------------------------------------------------
@@ -136,9 +157,9 @@ def copy_gb_s(size: int = 1 << 32) -> float:
 class Bench:
     """Measures workloads on the current device."""
 
-    def __init__(self, device: Device, bandwidth: float, peers: Sequence[str], plans: int) -> None:
+    def __init__(self, device: Device, peers: Sequence[str], plans: int) -> None:
         self.device = device
-        self.bandwidth = bandwidth
+        self.copies: dict[int, float] = {}
         self.peers = peers
         self.plans = plans
 
@@ -151,8 +172,9 @@ class Bench:
         result = work.kernel(*args)
         t.cuda.synchronize()
         line.first_call_s = time.perf_counter() - start
-        line.error = error(result, work.eager(*map(_wide, args)))
-        copies = max(1, min(64, COLD_BYTES * self.device.l2_bytes // work.bytes))
+        line.error = error(result, work.eager(*_wide(args)))
+        copies = max(TURNS, min(64, COLD_BYTES * self.device.l2_bytes // work.bytes))
+        copies = max(1, min(copies, MEMORY // work.bytes))
         sets = [args, *(work.inputs() for _ in range(copies - 1))]
         ways: dict[str, Callable[..., object]] = {"redlang": work.kernel}
         if "torch" in self.peers:
@@ -165,7 +187,10 @@ class Bench:
             line.cold_us[name] = graph_us([partial(way, *each) for each in sets])
             if name != "compile" and work.bytes < 1 << 24:
                 line.call_us[name] = host_us(partial(way, *args))
-        line.share = work.bytes / line.cold_us["redlang"] / 1e3 / self.bandwidth
+        if work.bytes not in self.copies:
+            self.copies[work.bytes] = copy_us(work.bytes, copies)
+        line.copy_us = self.copies[work.bytes]
+        line.share = line.copy_us / line.cold_us["redlang"]
         line.plan = self._plan(work)
         if self.plans:
             line.plans = list(self._candidates(work, args, sets))
@@ -198,10 +223,11 @@ class Bench:
                 yield {"shape": candidate.shape, "problem": f"{type(problem).__name__}: {problem}"}
 
 
-def _wide(x: Tensor) -> Tensor:
-    if not x.is_floating_point():
-        return x
-    return x.double() if x.numel() < 1 << 26 else x.float()
+def _wide(args: tuple[Tensor, ...]) -> list[Tensor]:
+    t = _torch()
+    large = max(x.numel() for x in args) >= 1 << 26
+    kind = t.float32 if large else t.float64
+    return [x.to(kind) if x.is_floating_point() else x for x in args]
 
 
 def error(found: object, expected: object) -> float:
@@ -298,7 +324,8 @@ def plans_table(lines: Sequence[Line]) -> str:
 def table(lines: Sequence[Line], bandwidth: float) -> str:
     """Return the figures as text."""
     head = (
-        f"{'workload':30} {'size':13} {'redlang':>8} {'hot':>7} {'GB/s':>6} {'share':>5} {'bar':>4}"
+        f"{'workload':30} {'size':13} {'redlang':>8} {'hot':>7} {'GB/s':>6} {'copy':>7}"
+        f" {'share':>5} {'bar':>4}"
         f" {'torch':>8} {'compile':>8} {'×comp':>6} {'error':>8} {'1st s':>5}  plan"
     )
     rows = [f"copy {bandwidth:.0f} GB/s; µs a call, arrays in turn (hot: the same arrays)", head]
@@ -310,7 +337,7 @@ def table(lines: Sequence[Line], bandwidth: float) -> str:
         torch_us, compiled = line.cold_us.get("torch", 0.0), line.cold_us.get("compile", 0.0)
         rows.append(
             f"{line.name:30} {line.size:13} {ours:8.1f} {line.hot_us['redlang']:7.1f}"
-            f" {line.bytes / ours / 1e3:6.0f} {line.share:5.2f} {line.bar:4.2f}"
+            f" {line.bytes / ours / 1e3:6.0f} {line.copy_us:7.1f} {line.share:5.2f} {line.bar:4.2f}"
             f" {torch_us:8.1f} {compiled:8.1f} {compiled / ours:6.2f} {line.error:8.1e}"
             f" {line.first_call_s:5.2f}  {line.plan}"
         )
@@ -352,8 +379,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.workers:
         prebuild(works, device, options.workers, options.plans, options.budget / 3)
     print(f"compiled ahead in {time.perf_counter() - begun:.1f} s", file=sys.stderr)
-    bandwidth = copy_gb_s()
-    bench = Bench(device, bandwidth, options.peers.split(","), options.plans)
+    bandwidth = COPIED / copy_us(COPIED, 1) / 1e3
+    bench = Bench(device, options.peers.split(","), options.plans)
     lines: list[Line] = []
     for work in works:
         if time.perf_counter() - begun > options.budget:

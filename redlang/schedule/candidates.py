@@ -181,7 +181,12 @@ class Maker:
                         continue
                     limits = tuple((a, facts.extent(a)) for a in self.held_axes)
                     plan = NestPlan(
-                        "on-chip", self._grid({}), self._slots(), tuple(self.held_axes), None, limits
+                        "on-chip",
+                        self._grid({}),
+                        self._slots(),
+                        tuple(self.held_axes),
+                        None,
+                        limits,
                     )
                     kept = tuple(s for s in shape if s.extent > 1)
                     part = Part(self.nest, plan, ThreadPlan(kept, blocks=blocks))
@@ -208,7 +213,7 @@ class Maker:
         for width in self._widths():
             for lanes in (8, 32) if column else (1,):
                 for threads in (32, 64, 128, 256, 512, 1024):
-                    for registers in (1, 2, 4, 8):
+                    for registers in (1, 2, 4, 8, 16):
                         shape = self._strips(swept, threads // lanes, registers, column, width)
                         if shape is None:
                             continue

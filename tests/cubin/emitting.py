@@ -162,7 +162,7 @@ class Run:
         units = 1
         for axis, tile in text.grid:
             units *= -(-self.extents[axis] // tile)
-        blocks = -(-units // text.units) * (self.segments if text.segments else 1)
+        blocks = -(-units // text.units) * text.cluster * (self.segments if text.segments else 1)
         self.execute(text, [self._argument(p) for p in text.parameters], blocks)
 
     def execute(self, text, arguments, blocks):
@@ -171,7 +171,8 @@ class Run:
 
     def order(self, blocks):
         """Return the order in which blocks run; a merge may not depend on it."""
-        return list(reversed(range(blocks))) if self.backwards else list(range(blocks))
+        firsts = range(0, blocks, self.texts[-1].cluster)
+        return list(reversed(firsts)) if self.backwards else list(firsts)
 
     def _argument(self, parameter):
         match parameter:

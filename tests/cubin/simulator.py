@@ -65,10 +65,12 @@ class Memory:
 class Block:
     """What the intrinsics of one block work on."""
 
-    def __init__(self, memory, threads, shared_bytes):
+    def __init__(self, memory, threads, shared_bytes, cluster=1):
         self.memory = memory
-        self.threads = threads
+        self.threads = threads * cluster
+        self.rank = np.arange(self.threads) // threads
         self.shared = np.zeros(shared_bytes + 16, np.uint8)
+        self.waited = False
 
     def wide(self, value, dtype=None):
         return np.broadcast_to(np.asarray(value, dtype), (self.threads,))
@@ -77,11 +79,16 @@ class Block:
 def simulate(text, arguments, blocks, memory, order=None):
     """Run a `KernelText` with arguments in the order of its parameters."""
     body = text.source.split("from redlang.targets.vocabulary import *\n", 1)[1]
-    for number in order or range(blocks):
-        block = Block(memory, text.threads, text.shared_bytes)
+    for number in order or range(0, blocks, text.cluster):
+        block = Block(memory, text.threads, text.shared_bytes, text.cluster)
+        index = np.int32(number)
+        if text.cluster > 1:
+            # The blocks of a cluster run as one, with one more part of the thread's number.
+            index = lanes(number + block.rank.astype(np.int32))
+        thread = np.arange(block.threads, dtype=np.int32) % text.threads
         cuda = SimpleNamespace(
-            threadIdx=SimpleNamespace(x=lanes(np.arange(text.threads, dtype=np.int32))),
-            blockIdx=SimpleNamespace(x=np.int32(number)),
+            threadIdx=SimpleNamespace(x=lanes(thread.astype(np.int32))),
+            blockIdx=SimpleNamespace(x=index),
         )
         namespace = {**words(), "t": Tiles(block), "cuda": cuda, "np": np}
         exec(compile(body, text.entry, "exec"), namespace)
@@ -205,6 +212,8 @@ class Tiles(Keys):
 
         def across(group, peer, writes, *tiles):
             group, peer = (self.block.wide(x) for x in (group, peer))
+            # Blocks of a cluster keep to their own shared memory.
+            group = group * (1 + self.block.rank[-1]) + self.block.rank
             writes = self.block.wide(writes)
             columns = [self.elements(tile, count) for tile in tiles]
             found = []
@@ -223,6 +232,25 @@ class Tiles(Keys):
             return tuple_or_single([self.tile(part) for part in zip(*found, strict=True)])
 
         return across
+
+    def blocks(self, function, count, peers, offset):
+        assert peers == 1 + self.block.rank[-1]
+        fold = self.warps(function, count, peers, offset)
+
+        def across(group, writes, *tiles):
+            assert self.block.waited, "a block writes to one that may not have begun"
+            rank, self.block.rank = self.block.rank, np.zeros_like(self.block.rank)
+            found = fold(group, rank, writes, *tiles)
+            self.block.rank = rank
+            return found
+
+        return across
+
+    def cluster_arrive(self):
+        assert self.block.rank[-1] > 0
+
+    def cluster_wait(self):
+        self.block.waited = True
 
     def _accesses(self, access, values):
         """Yield (piece, its first address, which of its elements are there)."""
