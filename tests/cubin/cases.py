@@ -186,6 +186,22 @@ def cases():
         mode="never",
     )
     yield Case(
+        "softmax over a cluster",
+        SOFTMAX,
+        normal(np.float32, 3, 1021),
+        (on_chip(1024),),
+        (threads(Spread("n", 2, 256, 2), blocks=4),),
+        mode="never",
+    )
+    yield Case(
+        "softmax over a cluster of small blocks, fused",
+        SOFTMAX,
+        normal(np.float16, 2, 2048),
+        (on_chip(2048),),
+        (threads(Spread("n", 4, 64, 8), blocks=2),),
+        **half,
+    )
+    yield Case(
         "softmax with several rows a block",
         SOFTMAX,
         normal(np.float16, 7, 256),

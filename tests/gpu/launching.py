@@ -53,11 +53,17 @@ def at_hand():
     return device
 
 
-def load(source, entry, kinds, *, threads, min_blocks=1, shared_bytes=0):
+def load(source, entry, kinds, *, threads, min_blocks=1, shared_bytes=0, cluster=1):
     """Compile generated text for the GPU at hand and load it."""
     device = at_hand()
     binary = toolchain.build(
-        source, entry, kinds, device.target, max_threads=threads, min_blocks=min_blocks
+        source,
+        entry,
+        kinds,
+        device.target,
+        max_threads=threads,
+        min_blocks=min_blocks,
+        cluster=cluster,
     )
     kernel = require_driver().load(
         binary.assembly.cubin, entry, 0, threads=threads, shared_bytes=shared_bytes, kinds=kinds

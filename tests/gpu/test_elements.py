@@ -21,6 +21,7 @@ class DeviceRun(Run):
             threads=text.threads,
             min_blocks=text.min_blocks,
             shared_bytes=text.shared_bytes,
+            cluster=text.cluster,
         )
         image = self.memory.bytes
         buffer = Buffer(image.nbytes).write(image)
@@ -46,7 +47,9 @@ def test_the_device_gives_the_reference_values(name):
     judge(case, run(), wanted)
 
 
-@pytest.mark.parametrize("name", ["variance in 7 segments of strips", "softmax across warps"])
+@pytest.mark.parametrize(
+    "name", ["variance in 7 segments of strips", "softmax across warps", "softmax over a cluster"]
+)
 def test_fifty_runs_give_the_same_bits(name):
     first = prepared(CASES[name], DeviceRun)[0]()
     for _ in range(49):

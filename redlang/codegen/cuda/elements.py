@@ -17,6 +17,7 @@ from redlang.codegen.cuda.frame import Frame, Memory, Value
 from redlang.codegen.cuda.kernel_text import Classes, KernelText
 from redlang.codegen.cuda.reducing import Folds, conjunction
 from redlang.codegen.cuda.values import Operands, Values
+from redlang.ir import walk
 from redlang.ir.loops import (
     Branch,
     Combine,
@@ -30,10 +31,14 @@ from redlang.ir.loops import (
     Statement,
     Store,
 )
-from redlang.ir.program import Apply, Cast, Expr
+from redlang.ir.program import Apply, Cast, Expr, Index, Load
 from redlang.ir.types import Type, compute_type
 from redlang.schedule import tidy
 from redlang.schedule.threads import ThreadPlan
+
+WORD = 4
+AHEAD = 72
+"""Registers of a thread that loaded tiles may take before anything is computed."""
 
 
 def emit(loops: Loops, kernel: Kernel, plan: ThreadPlan, classes: Classes) -> KernelText:
@@ -48,6 +53,7 @@ def emit(loops: Loops, kernel: Kernel, plan: ThreadPlan, classes: Classes) -> Ke
     unit = Unit(loops, kernel, plan, classes)
     with unit.frame.scope(unit.unit_axes()) as scope:
         unit.ranges()
+        unit.load_ahead()
         unit.run(kernel.body)
     return unit.finished(scope.lines)
 
@@ -138,10 +144,52 @@ class Unit:
 
     # Statements -------------------------------------------------------------------------------
 
+    def load_ahead(self) -> None:
+        """Load what later statements read before the first fold waits, if registers allow."""
+        if self.kernel.kind != "on-chip":
+            return
+        frame = self.frame
+        found: dict[Expr, float] = {}
+        for statement in self.kernel.body:
+            if isinstance(statement, Loop | Branch):
+                continue
+            for node in (n for e in tidy.expressions(statement) for n in walk.nodes(e)):
+                if isinstance(node, Load) and all(isinstance(p, Index) for p in node.subscripts):
+                    # What is folded is computed with at once; the rest waits as it was stored.
+                    size = frame.memories[node.array].dtype.bytes if found else WORD
+                    found[node] = frame.size(node.type.axes) * size / WORD
+        if len(found) > 1 and sum(found.values()) <= AHEAD:
+            for load in found:
+                self.values.value(load)
+
     def run(self, body: Sequence[Statement]) -> None:
-        """Write statements in order."""
+        """Write statements in order, folds that do not need each other in one go."""
+        pending: list[Fold] = []
         for statement in body:
-            self.statement(statement)
+            if pending and self._must_wait(statement, pending):
+                self._fold_together(pending)
+                pending = []
+            if self.kernel.kind == "on-chip" and is_plain(statement):
+                assert isinstance(statement, Fold)
+                pending.append(statement)
+            else:
+                self.statement(statement)
+        if pending:
+            self._fold_together(pending)
+
+    def _must_wait(self, statement: Statement, pending: Sequence[Fold]) -> bool:
+        """Tell whether a statement can only be written after the pending folds."""
+        made = frozenset().union(*map(tidy.writes, pending))
+        read = frozenset().union(*map(tidy.reads, pending))
+        if made & tidy.reads(statement) or read & tidy.writes(statement):
+            return True
+        if isinstance(statement, Compute):
+            return False
+        return not (is_plain(statement) and statement.over == pending[0].over)  # type: ignore[union-attr]
+
+    def _fold_together(self, folds: Sequence[Fold]) -> None:
+        for fold, values in zip(folds, self.folds.together(folds), strict=True):
+            self._results(fold, values)
 
     def statement(self, statement: Statement) -> None:
         """Write one statement."""
@@ -377,6 +425,12 @@ def changing_names(body: Sequence[Statement]) -> frozenset[str]:
 
     visit(body)
     return frozenset(changing | {name for name, times in seen.items() if times > 1})
+
+
+def is_plain(statement: Statement) -> bool:
+    """Tell whether a statement is a fold that others can be done beside."""
+    plain = ("sum", "max", "min", "count", "any", "all")
+    return isinstance(statement, Fold) and statement.op in plain and statement.monoid is None
 
 
 def rounded(value: Expr, memory: Memory) -> Expr:

@@ -305,10 +305,6 @@ class _SegmentUnit(Unit):
         frame.stand_ins = {}
         frame.plan, frame.classes = kept
 
-    def _fold_together(self, folds: Sequence[Fold]) -> None:
-        for fold, values in zip(folds, self.folds.together(folds), strict=True):
-            self._results(fold, values)
-
     def _join_lanes(self, bits: Sequence[int]) -> None:
         frame = self.frame
         if not bits:
@@ -343,7 +339,7 @@ class _SegmentUnit(Unit):
         places = {}
         for name, value in self._states():
             count = frame.size(value.axes)
-            size = warp_bytes([value.code], count, 1)
+            size = warp_bytes([value.code], 1, count)
             offset = self._reserve(size * peers << len(rest))
             group = f"i64({frame.thread_bits(rest)}) * {size * peers}" if rest else "i64(0)"
             base = f"{offset} + {group}"

@@ -431,6 +431,6 @@ def conjunction(tests: Sequence[str]) -> str:
 
 
 def warp_bytes(codes: Sequence[str], count: int, peers: int) -> int:
-    """Return the shared bytes that one group of threads needs for `t.warps`."""
+    """Return the shared bytes that one group of threads needs for `t.warps` or `t.blocks`."""
     total = sum(_BYTES[code] for code in codes) * count * peers
     return -(-total // 16) * 16
