@@ -37,6 +37,8 @@ KEPT_CALLS = 4096
 """Sets of extents, strides and alignments whose runs one launcher remembers."""
 COUNTERS = 1 << 14
 """Counters in a stream's first buffer."""
+RESERVED = 1 << 16
+"""Counters of a device that captured launches have, together."""
 
 Run: TypeAlias = Callable[..., None]
 """`run(stream, *addresses, *scalars)`: addresses of inputs, then results."""
@@ -267,7 +269,8 @@ def blocks(text: KernelText | MatrixText, extents: Mapping[str, int], cuts: int,
     units = prod(-(-extents[axis] // tile) for axis, tile in text.grid)
     if isinstance(text, MatrixText) and text.persistent:
         return min(units, sms * text.min_blocks)
-    return -(-units // text.units) * text.cluster * (cuts if text.segments else 1)
+    cluster = text.cluster if isinstance(text, KernelText) else 1
+    return -(-units // text.units) * cluster * (cuts if text.segments else 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,8 +411,9 @@ def _fail(driver: Driver, status: int) -> None:
 class StreamCounters:
     """Counters by stream: zero before and after every kernel that counts with them.
 
-    Streams have counters of their own because their kernels may run at the same time. A captured
-    launch gets fresh ones, which the graph clears: replays may run beside the stream's own work.
+    Streams have counters of their own because their kernels may run at the same time. So have
+    captured launches, since replays may run beside the stream's own work: each gets some of a
+    reserve for good. When that is used up, the graph clears fresh ones: 2 µs a replay.
     """
 
     def __init__(self, driver: Driver, library: Library, number: int) -> None:
@@ -417,18 +421,31 @@ class StreamCounters:
         self.library = library
         self.number = number
         self._buffers: dict[int, tuple[AnyArray, int, int]] = {}
+        self._reserve: tuple[AnyArray, int, int] | None = None
+        self._given = 0
         self._lock = threading.Lock()
 
     def get(self, stream: int, count: int) -> int:
         """Return the address of `count` counters that are zero."""
         if self.driver.is_capturing(stream):
-            return self._fresh(stream, count)[2]
+            return self._captured(stream, count)
         held = self._buffers.get(stream)
         if held is None or held[1] < count:
             with self._lock:
                 held = self._fresh(stream, max(count, COUNTERS))
                 self._buffers[stream] = held
+                if self._reserve is None:
+                    self._reserve = self._fresh(stream, RESERVED)
+                    # Replays on other streams do not wait for this one; a first call may.
+                    self.driver.wait(self.number, stream)
         return held[2]
+
+    def _captured(self, stream: int, count: int) -> int:
+        with self._lock:
+            if self._reserve is not None and self._given + count <= RESERVED:
+                self._given += count
+                return self._reserve[2] + 4 * (self._given - count)
+        return self._fresh(stream, count)[2]
 
     def _fresh(self, stream: int, count: int) -> tuple[AnyArray, int, int]:
         memory = self.library.empty((4 * count,), U8, f"cuda:{self.number}")

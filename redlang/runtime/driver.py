@@ -147,6 +147,11 @@ class Driver:
                 ctypes.c_void_p(stream),
             )
 
+    def wait(self, device: int, stream: int) -> None:
+        """Wait until a stream has done all that it was given."""
+        with self.current(device):
+            self.call("cuStreamSynchronize", ctypes.c_void_p(stream))
+
     def require_no_capture(self, device: int, stream: int, kernel: str) -> None:
         """Raise if `stream` is being captured: a kernel cannot be loaded then.
 

@@ -33,6 +33,8 @@ ON_CHIP = THREADS_PER_BLOCK * 32
 """Elements of a slice that a block may hold: 1024 threads have 64 registers each."""
 CLUSTERED = THREADS_PER_BLOCK * 8
 """Elements of a slice from which on several blocks may share it."""
+CLUSTERS = 512
+"""Units from which on every SM has blocks of its own to run."""
 REGISTERS = 65536
 """Registers of an SM, on every device since compute capability 5.0."""
 BLOCKS = (128, 256)
@@ -167,7 +169,10 @@ class Maker:
     def _clusters(self, size: int, most: int) -> Iterator[Candidate]:
         """Yield plans whose units lie in the registers of several blocks."""
         facts = self.facts
-        if size < CLUSTERED or self.vector in self.nest.base or facts.is_ordered:
+        units = prod(facts.extent(axis) for axis in self.nest.base)
+        if size < CLUSTERED or units > CLUSTERS or self.vector in self.nest.base:
+            return
+        if facts.is_ordered:
             return
         for width in self._widths():
             for held in (8, 16, 32):

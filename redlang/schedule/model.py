@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
+from math import log2, prod
 
 from redlang.ir import walk
 from redlang.schedule.candidates import Candidate, Part
@@ -32,14 +32,26 @@ CROWD = 1536
 """Threads beyond 256 that double what a block waits."""
 STRIPS = 1.06
 """What strips cost over a row on chip, as measured where both read it once."""
+TURN = 0.5
+"""How much of the first load and the last fold of a block shows where it is alone on its SM."""
 STEP_US = 0.6
 """One round of the last block's reading of what other blocks found."""
 SPILLS = 1.5
 """Estimates over the registers that there are, from which on a plan surely spills."""
+KEPT = 0.7
+"""Registers of an element for each of its special functions."""
 LISTS = 64
 """Integer extremes a clock on one SM."""
 BLOCK_US = 0.02
 """What starting a block costs its SM."""
+SMOOTH = 3.0
+"""The exponent of the sum of times that overlap well."""
+ENOUGH_WARPS = 12
+"""Warps on an SM from which on one computes while others wait for memory."""
+FAR_ROWS = 64
+"""Rows of a tile that lie apart in memory, from which on reading them slows down."""
+FAR_SHARE = 0.35
+"""By how much for each doubling."""
 SM_GB_S = 90.0
 """Bytes that one SM moves in a nanosecond, when it has the memory to itself."""
 L2_SPEED = 2.2
@@ -116,9 +128,14 @@ def estimate(part: Part, facts: Facts, device: Device) -> Estimate:
         "blocks": BLOCK_US * per_sm,
         "states": shape.states_us() * per_sm / min(resident, per_sm or 1),
     }
-    # A smooth maximum: what runs side by side still disturbs each other.
-    total = sum(t**3 for t in terms.values()) ** (1 / 3)
+    # A smooth maximum: what runs side by side still disturbs each other, few warps more.
+    warps = min(resident, per_sm) * part.threads.threads / WARP
+    power = 1 + (SMOOTH - 1) * min(1.0, max(warps, 1) / ENOUGH_WARPS)
+    total = sum(t**power for t in terms.values()) ** (1 / power)
     if part.threads.strips:
+        # Where a block ends and the next one begins, only other blocks keep the SM busy.
+        turns = max(0.0, per_sm / resident - 1)
+        total += TURN * turns * (MEMORY_US + shape.folds_us()) / resident**2
         total *= STRIPS
     if fits.blocks == 0:
         total = float("inf")
@@ -194,7 +211,15 @@ class _Shape:
         run = spread.threads * spread.width
         inner = access.axes[access.axes.index(along) + 1 :] if along in access.axes else ()
         run *= prod(self.facts.extent(axis) for axis in inner)
-        return max(1.0, 32 / (max(run, 1) * access.size))
+        return max(1.0, 32 / (max(run, 1) * access.size)) * self._far(along)
+
+    def _far(self, along: str) -> float:
+        """Return how much slower a tile is read whose rows lie apart, as measured."""
+        swept = [s for s in self.part.threads.spreads if s.axis in self.facts.swept]
+        if along in self.facts.swept or not swept:
+            return 1.0
+        rows = prod(s.extent for s in swept)
+        return 1 + FAR_SHARE * max(0.0, log2(rows / FAR_ROWS))
 
     def _reads(self, access: Access) -> float:
         """Return how often an array is read: once more where a map follows a streamed sweep."""
@@ -202,8 +227,7 @@ class _Shape:
         swept = set(self.facts.swept)
         passes = 1.0
         if stream and swept & set(access.axes):
-            again = len(self.facts.nest.sweeps) - 1
-            again += bool(swept & set(self.facts.mapped))
+            again = self._again()
             block = access.whole / max(1, self.blocks)
             live = block * min(self.blocks, self.device.sms * 4)
             passes += again / (L2_SPEED if live < self.device.l2_bytes / 2 else 1)
@@ -221,10 +245,14 @@ class _Shape:
                 tiles = -(-tiles // self.segments)
             count *= max(1, tiles)
         if self.kind in ("multi-segment", "single-segment"):
-            swept = set(self.facts.swept)
-            again = len(self.facts.nest.sweeps) - 1
-            count *= 1 + again + bool(swept & set(self.facts.mapped))
+            count *= 1 + self._again()
         return count
+
+    def _again(self) -> int:
+        """Return how often a streamed nest goes over its elements after the first sweep."""
+        first, *others = self.facts.nest.sweeps
+        again = sum(1 for sweep in others if set(sweep.axes) & set(first.axes))
+        return again + bool(set(self.facts.swept) & set(self.facts.mapped))
 
     def _lanes(self) -> int:
         """Return how many threads share a unit's sweep."""
@@ -307,10 +335,10 @@ class _Shape:
             a for a in self.facts.accesses if not a.written and set(a.axes) & set(self.facts.swept)
         ]
         words = 2 if self.facts.element_work.double else 1
-        tiles = max(1, len(arrays)) + 0.5
-        if self.kind == "on-chip":
-            # Powers and logarithms of elements are kept beside them.
-            tiles += max(0.5, self._specials() - 1.5)
+        # The first is computed with, others may wait as they are stored.
+        tiles = 1.0 + sum(min(4, a.size) / 4 for a in arrays[1:]) + 0.5
+        # Powers and logarithms of elements are kept beside them.
+        tiles += KEPT * max(0.0, self._specials() - 0.5) * max(1, len(arrays))
         estimate = 24 + self.held * words * tiles
         if threads.strips:
             estimate += 2 * sum(len(s.states) for s in self.facts.nest.sweeps)

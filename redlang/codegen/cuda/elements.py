@@ -37,7 +37,7 @@ from redlang.schedule import tidy
 from redlang.schedule.threads import ThreadPlan
 
 WORD = 4
-AHEAD = 72
+AHEAD = 40
 """Registers of a thread that loaded tiles may take before anything is computed."""
 
 
