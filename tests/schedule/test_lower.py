@@ -1,5 +1,6 @@
 """Lowering: any valid plan gives the program's results, and loops say what they should."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -9,14 +10,14 @@ from hypothesis import strategies as st
 
 from redlang.algebra.fuse import fuse
 from redlang.ir.interpret import bind, interpret
-from redlang.ir.loops import Contract, Loop
+from redlang.ir.loops import Contract, GridAxis, Loop
 from redlang.ir.loops_printing import loops_text
 from redlang.ir.normalise import normalise
 from redlang.ir.run_loops import run_loops
 from redlang.schedule.choose import choose_plan, segment_count
 from redlang.schedule.lower import lower
 from redlang.schedule.nests import find_nests
-from redlang.schedule.plan import segment_axis
+from redlang.schedule.plan import NestPlan, Plan, segment_axis
 from tests.kernels import CORPUS, program_of, resolve_text
 from tests.schedule.plans import plans
 
@@ -28,9 +29,22 @@ def fused(name, mode):
     return fuse(normalise(program_of(CORPUS[name])), mode=mode)
 
 
-def run(program, nests, plan, segments, inputs):
+def at_once(loops):
+    """Return the loops with merges that join all segments at once, where that can be said."""
+    kernels = []
+    for kernel in loops.kernels:
+        if kernel.joint:
+            place = next(i for i, s in enumerate(kernel.body) if isinstance(s, Loop))
+            index = kernel.body[place].axis
+            body = (*kernel.body[:place], *kernel.joint, *kernel.body[place + 1 :])
+            kernel = replace(kernel, body=body, resident=(*kernel.resident, index))
+        kernels.append(kernel)
+    return replace(loops, kernels=tuple(kernels))
+
+
+def run(program, nests, plan, segments, inputs, change=lambda loops: loops):
     scope = bind(program, inputs)
-    loops = lower(program, nests, plan)
+    loops = change(lower(program, nests, plan))
     results = run_loops(loops, scope, segments)
     shapes = [
         [int(np.prod([scope.extents[a] for a in d.axes])) for d in r.dims] for r in program.results
@@ -38,9 +52,10 @@ def run(program, nests, plan, segments, inputs):
     return [result.reshape(shape) for result, shape in zip(results, shapes, strict=True)]
 
 
-def check(program, nests, plan, segments, inputs):
+def check(program, nests, plan, segments, inputs, change=lambda loops: loops):
     expected = interpret(program, inputs, store=False)
-    for one, other in zip(run(program, nests, plan, segments, inputs), expected, strict=True):
+    found = run(program, nests, plan, segments, inputs, change)
+    for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(np.isnan(one), np.isnan(other))
         # Float64 sums of at most 50 terms, moved between reference points.
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-11)
@@ -74,6 +89,52 @@ def test_the_chosen_plan_gives_the_programs_results(kernel):
         if p.segmented is not None
     }
     check(fusion.program, choice.nests, choice.plan, segments, inputs)
+
+
+@kernels
+@settings(max_examples=5)
+@given(st.data())
+def test_segments_joined_at_once_give_the_programs_results(kernel, data):
+    fusion = fused(kernel.name, "auto")
+    nests = find_nests(fusion.program, fusion.sweeps)
+    plan, segments = data.draw(plans(fusion.program, nests))
+    inputs = kernel.inputs(np.random.default_rng(data.draw(st.integers(0, 9))))
+    check(fusion.program, nests, plan, segments, inputs, at_once)
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        "sum[n]((x - mean[n](x)) ** 2)",
+        "log(sum[n](exp(x - max[n](x)))) + max[n](x)",
+        "sum[n](exp(x - max[n](x)) * (x - max[n](x)))",
+        "sum[n](where(x > 0, x - mean[n](x)) ** 2)",
+        "max[n](x) - min[n](x)",
+    ],
+)
+def test_what_can_be_joined_at_once(stage):
+    text = f'\ndef f(x: "m n") -> "m":\n    return fill({stage}, 0)\n'
+    fusion = fuse(normalise(resolve_text(text)))
+    nests = find_nests(fusion.program, fusion.sweeps)
+    plan = Plan(
+        tuple(NestPlan("multi-segment", (GridAxis("m", 1),), (("n", 8),), (), "n") for _ in nests)
+    )
+    loops = lower(fusion.program, nests, plan)
+    assert [bool(kernel.joint) for kernel in loops.kernels] == [False, True]
+    # A shift by 1e6 shows in the digits that are left, were it not for the reference points.
+    x = np.random.default_rng(5).standard_normal((3, 100)) + 1e3
+    x[1, 40:] = np.nan
+    x[2, :16] = 0
+    check(fusion.program, nests, plan, {"n.segment": 7}, {"x": x}, at_once)
+
+
+def test_lists_are_joined_in_pairs():
+    loops = loops_of(
+        '\ndef f(x: "n") -> "j":\n    v, i = topk[n:j](x, 4)\n    return v\n',
+        n=1 << 20,
+        j=4,
+    )
+    assert not any(kernel.joint for kernel in loops.kernels)
 
 
 def loops_of(text, **extents):
