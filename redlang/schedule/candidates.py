@@ -25,6 +25,7 @@ from redlang.schedule.facts import Facts, Layout, power_above, unique
 from redlang.schedule.matrices import MatrixPlan
 from redlang.schedule.nests import Nest
 from redlang.schedule.plan import Kind, NestPlan
+from redlang.schedule.shapes import power_below, spread_part, spread_whole
 from redlang.schedule.threads import Spread, ThreadPlan
 
 HELD = 64
@@ -254,14 +255,14 @@ class Maker:
             left = threads
             held = 1
             for axis in whole:
-                spread = _whole(axis, facts.extent(axis), left, 16 // min(16, held))
+                spread = spread_whole(axis, facts.extent(axis), left, 16 // min(16, held))
                 shape.append(spread)
                 left //= spread.threads
                 held *= spread.count
             looped = [a for a in axes if a not in whole]
             room = max(1, HELD // held)
             for axis in reversed(looped):
-                spread = _part(axis, facts.extent(axis), left, min(4, room))
+                spread = spread_part(axis, facts.extent(axis), left, min(4, room))
                 shape.append(spread)
                 left //= spread.threads
                 room = max(1, room // spread.count)
@@ -271,7 +272,7 @@ class Maker:
             tiles = {s.axis: s.extent for s in shape if s.axis in (*looped, *inner)}
             base = {}
             for axis in reversed([*self.nest.base, *grid]):
-                spread = _part(axis, facts.extent(axis), left, 1)
+                spread = spread_part(axis, facts.extent(axis), left, 1)
                 if spread.threads > 1:
                     shape.append(spread)
                     base[axis] = spread.extent
@@ -323,7 +324,7 @@ class Maker:
             if axis != vector and facts.is_short(axis):
                 found.append(Spread(axis, extent))
                 continue
-            count = min(left, _power_below(-(-extent // own)))
+            count = min(left, power_below(-(-extent // own)))
             found.append(Spread(axis, -(-extent // (count * own)), count, own))
             left //= count
         return list(reversed(found))
@@ -342,7 +343,7 @@ class Maker:
         for axis in order:
             own = width if axis == self.vector and not column else 1
             groups = max(1, -(-facts.extent(axis) // own))
-            count = min(left, _power_below(groups))
+            count = min(left, power_below(groups))
             rounds = min(more, max(1, groups // count))
             found.append(Spread(axis, rounds, count, own))
             left //= count
@@ -363,7 +364,7 @@ class Maker:
         inner = [Spread(axis, facts.extent(axis)) for axis in whole]
         mapped = [a for a in facts.mapped if a not in tiles]
         for axis in mapped:
-            spread = _part(axis, facts.extent(axis), 1, 4)
+            spread = spread_part(axis, facts.extent(axis), 1, 4)
             inner.append(spread)
             tiles[axis] = spread.extent
         if _held([*inner, *shape]) > 2 * HELD:
@@ -445,21 +446,3 @@ SHORT_ROW = 16
 
 def _held(shape: Sequence[Spread]) -> int:
     return prod(s.count for s in shape)
-
-
-def _power_below(extent: int) -> int:
-    """Return the largest power of two that is not above `extent`."""
-    return 1 << max(0, max(1, extent).bit_length() - 1)
-
-
-def _whole(axis: str, extent: int, threads: int, registers: int) -> Spread:
-    """Spread a whole extent, in registers as far as there is room, then over threads."""
-    count = min(threads, power_above(-(-extent // max(1, registers))))
-    return Spread(axis, -(-extent // count), count)
-
-
-def _part(axis: str, extent: int, threads: int, registers: int) -> Spread:
-    """Spread a tile of an axis: threads first, then registers."""
-    count = min(threads, power_above(extent))
-    rounds = min(registers, max(1, -(-extent // count)))
-    return Spread(axis, rounds, count)
