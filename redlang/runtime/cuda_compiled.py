@@ -9,7 +9,6 @@ waits for the device.
 from __future__ import annotations
 
 import functools
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,22 +22,19 @@ from redlang.ir.program import Program
 from redlang.ir.types import U8
 from redlang.runtime import cuda_tuning
 from redlang.runtime.cache import BUILDING
+from redlang.runtime.counters import StreamCounters, counters_of
 from redlang.runtime.cuda_classes import Arrays, Known
 from redlang.runtime.cuda_compiler import CudaCode, CudaCompiler
 from redlang.runtime.driver import Driver, stream_text
 from redlang.runtime.launcher import Launch, Stored
 from redlang.runtime.matrix_calls import map_maker
-from redlang.runtime.memory import AnyArray, Library
+from redlang.runtime.memory import Library
 from redlang.schedule.in_place import in_place
 from redlang.schedule.plan import segment_axis
 from redlang.schedule.search import Choice, Ranked
 
 KEPT_CALLS = 4096
 """Sets of extents, strides and alignments whose runs one launcher remembers."""
-COUNTERS = 1 << 14
-"""Counters in a stream's first buffer."""
-RESERVED = 1 << 16
-"""Counters of a device that captured launches have, together."""
 
 Run: TypeAlias = Callable[..., None]
 """`run(stream, *addresses, *scalars)`: addresses of inputs, then results."""
@@ -406,58 +402,3 @@ def _factory(text: str, name: str) -> Callable[..., Run]:
 
 def _fail(driver: Driver, status: int) -> None:
     raise driver.error("cuLaunchKernel", status)
-
-
-class StreamCounters:
-    """Counters by stream: zero before and after every kernel that counts with them.
-
-    Streams have counters of their own because their kernels may run at the same time. So have
-    captured launches, since replays may run beside the stream's own work: each gets some of a
-    reserve for good. When that is used up, the graph clears fresh ones: 2 µs a replay.
-    """
-
-    def __init__(self, driver: Driver, library: Library, number: int) -> None:
-        self.driver = driver
-        self.library = library
-        self.number = number
-        self._buffers: dict[int, tuple[AnyArray, int, int]] = {}
-        self._reserve: tuple[AnyArray, int, int] | None = None
-        self._given = 0
-        self._lock = threading.Lock()
-
-    def get(self, stream: int, count: int) -> int:
-        """Return the address of `count` counters that are zero."""
-        if self.driver.is_capturing(stream):
-            return self._captured(stream, count)
-        held = self._buffers.get(stream)
-        if held is None or held[1] < count:
-            with self._lock:
-                held = self._fresh(stream, max(count, COUNTERS))
-                self._buffers[stream] = held
-                if self._reserve is None:
-                    self._reserve = self._fresh(stream, RESERVED)
-                    # Replays on other streams do not wait for this one; a first call may.
-                    self.driver.wait(self.number, stream)
-        return held[2]
-
-    def _captured(self, stream: int, count: int) -> int:
-        with self._lock:
-            if self._reserve is not None and self._given + count <= RESERVED:
-                self._given += count
-                return self._reserve[2] + 4 * (self._given - count)
-        return self._fresh(stream, count)[2]
-
-    def _fresh(self, stream: int, count: int) -> tuple[AnyArray, int, int]:
-        memory = self.library.empty((4 * count,), U8, f"cuda:{self.number}")
-        address = self.library.memory(memory).address
-        self.driver.clear(self.number, address, count, stream)
-        return memory, count, address
-
-
-_counters: dict[tuple[int, str, int], StreamCounters] = {}
-
-
-def counters_of(driver: Driver, library: Library, number: int) -> StreamCounters:
-    """Return the counters of a device."""
-    key = (id(driver), library.name, number)
-    return _counters.setdefault(key, StreamCounters(driver, library, number))

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 from redlang.ir import incremental, loops, walk
 from redlang.ir.build import Builder, convert
@@ -20,6 +19,8 @@ from redlang.ir.types import Type
 from redlang.schedule import tidy
 from redlang.schedule.bounds import possible
 from redlang.schedule.contract import split_product
+from redlang.schedule.joints import joint_statements, with_axis
+from redlang.schedule.list_slots import with_slots
 from redlang.schedule.nests import Nest
 from redlang.schedule.plan import NestPlan, Plan, segment_axis
 
@@ -82,7 +83,7 @@ class _Lowering:
         self.types = walk.definition_types(program)
         self.inner: dict[str, incremental.Sweep] = {
             stage: sweep
-            for sweep in map(self._with_slots, (*nest.inner, *nest.sweeps))
+            for sweep in map(with_slots, (*nest.inner, *nest.sweeps))
             for stage in sweep.stages
         }
         self.sweeps = tuple(self.inner[sweep.stages[0]] for sweep in nest.sweeps)
@@ -102,31 +103,6 @@ class _Lowering:
         for number in self.nest.results:
             self._store_result(number)
         return [self._close_unit(self.plan.kind)], spaces
-
-    def _with_slots(self, sweep: incremental.Sweep) -> incremental.Sweep:
-        """Return the sweep with the axis that counts the slots in the types of its top-k lists."""
-        listed = {state.name: state for state in sweep.states if state.k is not None}
-        axes = {
-            node.name: next(a for a in node.type.axes if a not in listed[node.name].type.axes)
-            for let in sweep.finish
-            for node in walk.nodes(let.value)
-            if isinstance(node, Ref) and node.name in listed
-        }
-        if not axes:
-            return sweep
-        # Value and index of a list are joined together, with the state on the left.
-        joins = [s for s in sweep.update if isinstance(s, incremental.Combine) and s.op == "topk"]
-        found = dict(axes)
-        for join in joins:
-            axis = next(axes[name] for name in join.left if name in axes)
-            found |= dict.fromkeys((*join.left, *join.right, *join.names), axis)
-            found |= {f"a.{name}": axis for name in join.left}
-        return replace(
-            sweep,
-            states=tuple(_slotted_state(state, found) for state in sweep.states),
-            update=tuple(_slotted(step, found) for step in sweep.update),
-            merge=tuple(_slotted(step, found) for step in sweep.merge),
-        )
 
     # Scopes ---------------------------------------------------------------------------------
 
@@ -417,41 +393,16 @@ class _Lowering:
         spaces = [*partials, *self._store_exports()]
         for number in self.nest.results:
             self._store_result(number)
-        merge = replace(self._close_unit("merge"), joint=self._joint(sweep, index))
+        merge = replace(
+            self._close_unit("merge"), joint=joint_statements(sweep, self.name, index, self.builder)
+        )
         return [first, merge], spaces
-
-    def _joint(self, sweep: incremental.Sweep, index: str) -> tuple[loops.Statement, ...]:
-        """Lower the joining of all segments at once."""
-        if not sweep.joint:
-            return ()
-        self._open_unit(index)
-        values: dict[str, Expr] = {
-            state.name: Ref(f"{self.name}.{state.name}", _with_axis(state.type, index))
-            for state in sweep.states
-        }
-
-        def of_parts(value: Expr) -> Expr:
-            return walk.substitute(value, values, rebuild=self.builder.rebuild)
-
-        for step in sweep.joint:
-            match step:
-                case incremental.Partial():
-                    operands = tuple(map(of_parts, step.values))
-                    fold = loops.Fold(step.names, step.op, (index,), operands, None, step.types)
-                    self._emit(fold)
-                case incremental.Each() | incremental.Let():
-                    value = of_parts(step.value)
-                    self._compute(step.name, value, value.type)
-                    values[step.name] = Ref(step.name, replace(value.type, weak=False))
-        pairs = tuple((commit.state, commit.value) for commit in sweep.merge_commits)
-        self._emit(loops.Commit(pairs))
-        return tuple(self.scopes.pop().body)
 
     def _merge_loop(self, sweep: incremental.Sweep, index: str) -> None:
         self._begin(sweep)
         with self._loop(index, 1):
             for state in sweep.states:
-                source = Ref(f"{self.name}.{state.name}", _with_axis(state.type, index))
+                source = Ref(f"{self.name}.{state.name}", with_axis(state.type, index))
                 # A segment index has one value here, so the axis drops out of the state.
                 self._compute(f"b.{state.name}", source, state.type)
                 self._compute(f"a.{state.name}", Ref(state.name, state.type), state.type)
@@ -472,33 +423,6 @@ class _Lowering:
                         for side in (step.names, step.left, step.right)
                     )
                     self._combine(replace(step, names=made, left=left, right=right))
-
-
-def _slotted_state(state: incremental.State, axes: dict[str, str]) -> incremental.State:
-    if state.name not in axes:
-        return state
-    return replace(state, type=_counting(state.type, axes[state.name]))
-
-
-StepKind = TypeVar("StepKind", bound=incremental.Step)
-
-
-def _slotted(step: StepKind, axes: dict[str, str]) -> StepKind:
-    match step:
-        case incremental.Partial() | incremental.Combine() if step.op == "topk":
-            names = step.left if isinstance(step, incremental.Combine) else step.names
-            axis = next(axes[name] for name in names if name in axes)
-            return replace(step, types=tuple(_counting(type_, axis) for type_ in step.types))
-        case _:
-            return step
-
-
-def _counting(type_: Type, axis: str) -> Type:
-    return replace(type_, axes=(*(a for a in type_.axes if a != axis), axis))
-
-
-def _with_axis(type_: Type, axis: str) -> Type:
-    return replace(type_, axes=(axis, *type_.axes))
 
 
 def _any(tests: list[Expr], builder: Builder) -> Expr | None:

@@ -77,6 +77,7 @@ from redlang.targets.ptx.shuffle import (
     warp_min,
     warp_sum,
 )
+from redlang.targets.ptx.stacking import filled, stacked
 
 Counts = Mapping[str, int]
 """Registers of a tile along each axis, in the tile's order of axes."""
@@ -343,29 +344,6 @@ def split(code: str, counts: Counts, over: str, k: int) -> Intrinsic:
     kind = tile_type(code, total)
     result = kind if k == 1 else types.UniTuple(kind, k)
     return define("split", result, [tile_type(code, _product(counts.values())), code], generate)
-
-
-def stacked(code: str, count: int, k: int) -> Intrinsic:
-    """Return a function that puts k tiles of `count` elements into one, their number fastest."""
-
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
-        columns = [unpack(builder, value, count) for value in values]
-        return pack(builder, [column[row] for row in range(count) for column in columns])
-
-    return define("stacked", tile_type(code, count * k), [tile_type(code, count)] * k, generate)
-
-
-def filled(code: str, count: int) -> Intrinsic:
-    """Return a function from a scalar to a tile of `count` copies."""
-
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
-        return pack(builder, [values[0]] * count)
-
-    return define(f"filled_{code}", tile_type(code, count), (code,), generate)
 
 
 def _product(numbers: Iterable[int]) -> int:
