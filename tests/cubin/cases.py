@@ -29,6 +29,11 @@ def variance(x: "m n") -> "m":
     mu = mean[n](x)
     return mean[n]((x - mu) ** 2)
 """
+WEIGHED = """
+def spread(w: "m n", x: "m n c") -> "m":
+    centre = sum[n](w * x) / sum[n](w)
+    return sum[n, c](w * (x - centre) ** 2)
+"""
 COLUMNS = """
 def columns(x: "n m") -> "m":
     top = max[n](x)
@@ -220,6 +225,7 @@ def cases():
     )
     for segments in (1, 3, 7):
         yield from _streamed(segments)
+    yield from _joined()
     yield from _lists()
     yield from _others()
 
@@ -240,6 +246,44 @@ def _streamed(segments):
                     (threads(STRIP, strips=strips),),
                     options={"segments": segments, "backwards": backwards},
                 )
+
+
+def _joined():
+    """Yield sweeps whose parts meet at reference points far from where most of them began."""
+
+    def shifted(rng):
+        x = rng.standard_normal((4, 5000)).astype(np.float32)
+        x[0] += 1e4
+        x[1, 2000:] += 3
+        x[2, 4999] = np.nan
+        x[3, 17] = np.inf
+        return {"x": x}
+
+    def weighed(rng):
+        x = rng.standard_normal((3, 4000, 3)).astype(np.float32) + 50
+        return {"w": rng.random((3, 4000), np.float32) * (rng.random((3, 4000)) < 0.5), "x": x}
+
+    for name, text in (("variance", VARIANCE), ("logsumexp", LOGSUMEXP), ("masked", MASKED)):
+        for segments in (1, 3):
+            yield Case(
+                f"{name} of shifted rows, {segments} parts",
+                text,
+                shifted,
+                (streamed(512),),
+                (threads(STRIP, strips=("n",)),),
+                tolerance=2e-5,
+                options={"segments": segments},
+            )
+    for segments in (1, 40):
+        yield Case(
+            f"spread of weighed points, {segments} parts",
+            WEIGHED,
+            weighed,
+            (streamed(64, resident=("c",), limits=(("c", 3),)),),
+            (threads(Spread("c", 3), Spread("n", 1, 32, 2), strips=("n",)),),
+            tolerance=2e-5,
+            options={"segments": segments, "exact": ("c",)},
+        )
 
 
 def _lists():

@@ -47,6 +47,7 @@ def compiled(text, dtypes, nest_plan, thread_plan, known, *, target="9.0a", mode
         target,
         max_threads=made.threads,
         min_blocks=made.min_blocks,
+        cluster=made.cluster,
     )
     assert f".target sm_{target.replace('.', '')}" in binary.ptx
     assert binary.assembly.spill_bytes == 0
@@ -89,6 +90,21 @@ def test_a_tail_of_whole_groups_costs_no_narrow_loads():
     )
     assert loads(binary) == [WIDE] * 4
     assert binary.assembly.registers <= 96
+
+
+def test_a_row_over_a_cluster_is_read_once_and_folded_through_shared_memory():
+    binary = compiled(
+        SOFTMAX,
+        {"x": "f16"},
+        on_chip(65536),
+        threads(Spread("n", 2, 4096, 8), blocks=8),
+        classes(ROW_4096, {"n": 65536}),
+    )
+    assert ".reqnctapercluster 8" in binary.ptx
+    assert loads(binary) == [WIDE] * 2
+    # A maximum and a sum, written to each of the eight blocks.
+    assert binary.ptx.count("st.shared::cluster") == 16
+    assert binary.assembly.registers <= 64
 
 
 def test_ragged_aligned_rows_move_their_last_elements_one_by_one():

@@ -27,6 +27,11 @@ def test_architecture_specific_targets_start_at_hopper():
     assert DEVICES["NVIDIA L4"].target == "8.9"
 
 
+def test_clusters_start_at_hopper():
+    assert DEVICES["NVIDIA H200"].cluster == 8
+    assert DEVICES["NVIDIA L4"].cluster == 1
+
+
 def test_an_unknown_capability_gets_the_nearest_older_limits():
     assert sm_limits("8.7") is SM_LIMITS["8.6"]
     assert sm_limits("12.0") is SM_LIMITS["10.0"]
