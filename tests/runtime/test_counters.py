@@ -1,5 +1,6 @@
 """Counters of kernels whose blocks share a unit: zero, and nobody else's."""
 
+import itertools
 from types import SimpleNamespace
 
 import pytest
@@ -64,7 +65,7 @@ def test_captured_launches_have_counters_of_their_own_that_no_graph_clears(made)
     assert driver.waited == [7]
     driver.captured.add(7)
     found = [own.get(7, 3) for _ in range(5)]
-    assert [b - a for a, b in zip(found, found[1:], strict=False)] == [12] * 4
+    assert [b - a for a, b in itertools.pairwise(found)] == [12] * 4
     assert driver.cleared == before
     driver.captured.clear()
     assert own.get(7, 1) not in range(found[0], found[-1] + 12)
