@@ -40,7 +40,10 @@ def _kernel(kernel: Kernel) -> list[str]:
         lines.append(f"  segments of {kernel.segment.axis}, numbered by {kernel.segment.index}")
     if kernel.resident:
         lines.append(f"  resident {', '.join(kernel.resident)}")
-    return lines + _indent(_body(kernel.body))
+    lines += _indent(_body(kernel.body))
+    if kernel.joint:
+        lines += ["  or, for all segments at once", *_indent(_indent(_body(kernel.joint)))]
+    return lines
 
 
 def _body(body: Iterable[Statement]) -> list[str]:
