@@ -312,7 +312,8 @@ class _RunMaker:
             own = dict(every)
             if kernel.text.segments:
                 own[kernel.text.segments] = cut
-                counted = max(counted, count // cut)
+                if Counters() in kernel.text.parameters:
+                    counted = max(counted, count // cut)
             names[f"launch{number}"] = launch
             values = []
             for p in kernel.text.parameters:

@@ -307,38 +307,42 @@ class CudaCompiler:
             if part.plan.kind == "multi-segment":
                 own.append(kernels.pop(0))
             try:
-                text = _text(loops, own, part, known.classes(part))
-                binary = toolchain.build(
-                    text.source,
-                    text.entry,
-                    text.kinds,
-                    self.device.target,
-                    max_threads=text.threads,
-                    min_blocks=text.min_blocks,
-                    cluster=text.cluster if isinstance(text, KernelText) else 1,
-                )
+                texts = _texts(loops, own, part, known.classes(part))
+                binaries = [
+                    toolchain.build(
+                        text.source,
+                        text.entry,
+                        text.kinds,
+                        self.device.target,
+                        max_threads=text.threads,
+                        min_blocks=text.min_blocks,
+                        cluster=text.cluster if isinstance(text, KernelText) else 1,
+                    )
+                    for text in texts
+                ]
             except UnsuitedError as error:
                 return None, (number, str(error))
             except (InternalError, BackendError) as error:
                 logger.warning("a plan does not compile: %s", error)
                 return None, (number, f"{type(error).__name__}: {error}")
-            assembly = binary.assembly
-            if strict and (assembly.spill_bytes or assembly.slow):
-                return None, (number, f"spills {assembly.spill_bytes} bytes")
-            shared = text.shared_bytes + assembly.shared_bytes
-            if shared > self.device.sm.shared_bytes_per_block:
-                return None, (number, f"needs {shared} bytes of shared memory")
-            made.append(
-                CudaKernel(
-                    text,
-                    assembly.cubin,
-                    binary.ptx,
-                    assembly.registers,
-                    assembly.spill_bytes,
-                    shared,
-                    place,
+            for text, binary in zip(texts, binaries, strict=True):
+                assembly = binary.assembly
+                if strict and (assembly.spill_bytes or assembly.slow):
+                    return None, (number, f"spills {assembly.spill_bytes} bytes")
+                shared = text.shared_bytes + assembly.shared_bytes
+                if shared > self.device.sm.shared_bytes_per_block:
+                    return None, (number, f"needs {shared} bytes of shared memory")
+                made.append(
+                    CudaKernel(
+                        text,
+                        assembly.cubin,
+                        binary.ptx,
+                        assembly.registers,
+                        assembly.spill_bytes,
+                        shared,
+                        place,
+                    )
                 )
-            )
         code = CudaCode(loops, tuple(p for _, p in parts), tuple(made), self.device.target)
         return code, None
 
@@ -350,24 +354,29 @@ class CudaCompiler:
         }
 
 
-def _text(
+def _texts(
     loops: Loops, kernels: list[Kernel], part: Part, classes: Classes
-) -> KernelText | MatrixText:
-    """Return the text of one part: matrix tiles where they suit it, element tiles for the rest."""
+) -> list[KernelText | MatrixText]:
+    """Return the texts of one part: matrix tiles where they suit it, element tiles for the rest."""
     if part.matrix is not None:
         if part.matrix.unit == "wgmma":
             from redlang.codegen.cuda.matrices import emit as emit_matrix  # noqa: PLC0415
         else:
             from redlang.codegen.cuda.portable import emit as emit_matrix  # noqa: PLC0415
+        from redlang.codegen.cuda.matrix_merge import emit_merge  # noqa: PLC0415
 
-        return emit_matrix(loops, kernels[0], part.matrix, classes)
+        found: list[KernelText | MatrixText] = []
+        found.append(emit_matrix(loops, kernels[0], part.matrix, classes))
+        found += [emit_merge(loops, merge, part.matrix, classes) for merge in kernels[1:]]
+        return found
     from redlang.codegen.cuda.elements import emit  # noqa: PLC0415
     from redlang.codegen.cuda.merging import emit_segments  # noqa: PLC0415
 
     if len(kernels) == 2:
         sweep, merge = kernels
-        return emit_segments(loops, sweep, merge, part.threads, classes, across_blocks=part.across)
-    return emit(loops, kernels[0], part.threads, classes)
+        across = part.across
+        return [emit_segments(loops, sweep, merge, part.threads, classes, across_blocks=across)]
+    return [emit(loops, kernels[0], part.threads, classes)]
 
 
 def _unit(strides: Mapping[str, int], extents: Mapping[str, int]) -> str | None:

@@ -19,6 +19,9 @@ WARP = 32
 GROUP_ROWS = 64
 """Rows of a tile that one warp group of 128 threads holds."""
 
+LINE_ALIGNMENT = 128
+"""Bytes that divide the place of what a tensor copy brings without permuting it."""
+
 STEP = 16
 """Elements of the contracted axis that one instruction takes, for 16-bit operands."""
 
@@ -153,3 +156,18 @@ class SharedTile:
         # The number of the 16-byte piece is xored with that of the 128-byte row that it is in.
         mask = self.span // 16 - 1
         return start ^ (start >> 7 & mask) << 4
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLine(SharedTile):
+    """A line of neighbours in shared memory, as they are: one block of `span` bytes."""
+
+    def __post_init__(self) -> None:
+        """Check what tensor copies ask for."""
+        assert self.rows == 1, self
+        assert self.span % LINE_ALIGNMENT == 0, self
+
+    @property
+    def width(self) -> int:
+        """Return the elements of the line."""
+        return self.inner

@@ -50,6 +50,9 @@ class MatrixPlan:
         warp_rows: Rows that one warp holds.
         held: Whether a warp keeps its rows of operands of the whole unit in registers (`mma`).
         wide: Column axes of which `fma` gives each lane four neighbours, not one.
+        fetched: Whether arrays of rows that are computed with come through shared memory.
+        tile_us: What a tile of the loop takes where memory and cache keep up.
+        tile_bytes: What it reads.
     """
 
     rows: tuple[tuple[str, int], ...]
@@ -63,6 +66,9 @@ class MatrixPlan:
     warp_rows: int = 16
     held: bool = False
     wide: tuple[str, ...] = ()
+    fetched: bool = False
+    tile_us: float = 1.0
+    tile_bytes: int = 0
 
     def __post_init__(self) -> None:
         """Check that rows fill warp groups and can be told apart by bits."""

@@ -28,9 +28,12 @@ from redlang.schedule.device import Device
 from redlang.schedule.facts import Facts, Layout, power_above
 from redlang.schedule.fragments import GROUP_ROWS, STEP
 from redlang.schedule.matrices import MatrixPlan, MatrixUnitName
+from redlang.schedule.matrix_segments import segment_count
 from redlang.schedule.nests import Nest
 from redlang.schedule.plan import NestPlan
 from redlang.schedule.portable_plans import fitted, tilings
+from redlang.schedule.product_plans import Shape as Products
+from redlang.schedule.product_plans import product_nest_plan, product_plans, product_shape
 
 FAMILY = "matrix tiles"
 WIDEST = 256
@@ -43,6 +46,8 @@ SHORT_LOOP = 1024
 TURNS_LOOP = 4096
 REGISTERS = {1: 188, 2: 188, 3: 128}
 """Registers of a consumer that tiles may take, by warp groups."""
+FEW_ROWS = 16
+"""Rows that leave the tensor core idle most of the time."""
 MASK_REGISTERS = 24
 """Registers that three groups lack for masks, as their producer's group checks operands."""
 BARRIER_BYTES = 2048
@@ -87,11 +92,17 @@ def matrix_candidates(
         return []
     options = options or Options()
     facts = Facts(program, nest, extents, Layout({}, {}))
+    groups = device.capability == "9.0" and options.instructions == "auto"
+    products = product_shape(facts) if groups and options.contract != "f32" else None
+    if products is not None:
+        return [
+            _product(facts, products, plan, device)
+            for plan in product_plans(facts, products, device)
+        ]
     unit: MatrixUnitName = "tf32" if options.contract == "tf32" else "fma"
     shape = _shape(facts, (F32,))
     if shape is None and options.contract != "f32":
         shape = _shape(facts, (F16, BF16))
-        groups = device.capability == "9.0" and options.instructions == "auto"
         unit = "wgmma" if groups else "mma"
     if shape is None or max(facts.extent(a) for a in (*shape.inner, *shape.columns)) > WIDEST:
         return []
@@ -100,9 +111,31 @@ def matrix_candidates(
     found += _portable(facts, shape, device, "mma" if unit == "wgmma" else unit)
     plans = dict.fromkeys(found)
     return [
-        Candidate(FAMILY, (Part(nest, _nest_plan(facts, shape, p), p.warp(), matrix=p),))
-        for p in plans
+        Candidate(
+            FAMILY,
+            (_cut(facts, (shape.loop,), _nest_plan(facts, shape, plan), plan, device),),
+        )
+        for plan in plans
     ]
+
+
+def _product(facts: Facts, shape: Products, plan: MatrixPlan, device: Device) -> Candidate:
+    nest_plan = product_nest_plan(facts, shape, plan)
+    return Candidate(FAMILY, (_cut(facts, shape.loops, nest_plan, plan, device),))
+
+
+def _cut(
+    facts: Facts, loops: tuple[str, ...], nest_plan: NestPlan, plan: MatrixPlan, device: Device
+) -> Part:
+    """Return a plan's part: where units are few, its loop is cut into segments."""
+    if plan.unit != "wgmma":
+        return Part(facts.nest, nest_plan, plan.warp(), matrix=plan)
+    cut = replace(nest_plan, kind="multi-segment", segmented=loops[0])
+    stored = {axis for n in facts.nest.results for axis in facts.program.results[n].axes}
+    if len(loops) > 1 or set(loops) & stored or segment_count(plan, cut, facts.extents, device) < 2:
+        return Part(facts.nest, nest_plan, plan.warp(), matrix=plan)
+    plan = replace(plan, persistent=False, staged=False)
+    return Part(facts.nest, cut, plan.warp(), across=True, matrix=plan)
 
 
 def _portable(
@@ -199,7 +232,8 @@ def _plans(facts: Facts, shape: Shape, device: Device) -> Iterator[MatrixPlan]:
         turns = widest <= MIDDLE or (shape.masked and length <= TURNS_LOOP)
         first = MatrixPlan(_rows(facts, shape, 2 * GROUP_ROWS), (), 2, 1, turns=turns)
     light = widest <= MIDDLE
-    first = replace(first, persistent=light, staged=light)
+    # Few rows pass by memory as fast as it is: the next unit's tiles must not wait for this one's.
+    first = replace(first, persistent=light or tall <= FEW_ROWS, staged=light and tall > FEW_ROWS)
     calm = MatrixPlan(_rows(facts, shape, 1 * GROUP_ROWS), (), 2, 1)
     for plan, most in ((first, COLUMNS), (first, COLUMNS // 2), (calm, 64), (calm, 32)):
         fitted = _fitted(facts, shape, plan, most, device)
@@ -243,15 +277,18 @@ def _fitted(
     while columns >= STEP:
         tiles = -(-length // columns)
         columns = padded(-(-length // tiles))
-        kept = plan.tile_rows * inner * 2 + plan.stages * columns * (inner + outer) * 2
+        read = columns * (inner + outer) * 2
+        kept = plan.tile_rows * inner * 2 + plan.stages * read
         out = plan.tile_rows * outer * 2
         limit = device.sm.shared_bytes_per_block - BARRIER_BYTES
         if plan.min_blocks > 1:
             limit = device.sm.shared_bytes // plan.min_blocks - BARRIER_BYTES
         if kept + (out if plan.staged else 0) <= limit:
-            return replace(plan, columns=((shape.loop, columns), *whole))
+            return replace(plan, columns=((shape.loop, columns), *whole), tile_bytes=read)
         if plan.staged and kept <= limit:
-            return replace(plan, columns=((shape.loop, columns), *whole), staged=False)
+            return replace(
+                plan, columns=((shape.loop, columns), *whole), staged=False, tile_bytes=read
+            )
         columns -= STEP
     return None
 

@@ -16,6 +16,7 @@ from redlang.schedule.candidates import Candidate, Part
 from redlang.schedule.demand import BlockDemand
 from redlang.schedule.device import WARP, Device
 from redlang.schedule.facts import Access, Facts
+from redlang.schedule.matrix_segments import segment_count
 from redlang.schedule.occupancy import Occupancy, occupancy
 from redlang.schedule.roofline import Bound, Work, roofline
 
@@ -87,6 +88,8 @@ def segments(part: Part, extents: Mapping[str, int], device: Device) -> int:
     """Return how many blocks share a unit; it depends on extents and the device only (K6)."""
     if not part.across or part.plan.segmented is None:
         return 1
+    if part.matrix is not None:
+        return segment_count(part.matrix, part.plan, extents, device)
     axis = part.plan.segmented
     tiles = -(-extents[axis] // part.plan.tile(axis))
     units = max(1, _units(part, extents))

@@ -182,7 +182,28 @@ def _group(uses: Uses, tops: list[Sweep]) -> list[tuple[frozenset[str], list[Swe
         else:
             where[id(sweep)] = len(groups)
             groups.append((base, [sweep]))
-    return groups
+    return _narrow_first(uses, groups, where)
+
+
+def _narrow_first(
+    uses: Uses, groups: list[tuple[frozenset[str], list[Sweep]]], where: Mapping[int, int]
+) -> list[tuple[frozenset[str], list[Sweep]]]:
+    """Order groups by what they read, and of those that could be next, take fewer axes first.
+
+    Then a result that reads several is stored by the one with most axes, and what it takes from
+    the others is small.
+    """
+    needed = [
+        {where[id(r)] for s in sweeps for r in _all_read(uses, s) if id(r) in where} - {number}
+        for number, (_, sweeps) in enumerate(groups)
+    ]
+    left, order = list(range(len(groups))), list[int]()
+    while left:
+        ready = [number for number in left if needed[number] <= set(order)]
+        chosen = min(ready or left, key=lambda number: (len(groups[number][0]), number))
+        left.remove(chosen)
+        order.append(chosen)
+    return [groups[number] for number in order]
 
 
 def _all_read(uses: Uses, sweep: Sweep) -> list[Sweep]:

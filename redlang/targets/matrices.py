@@ -21,7 +21,7 @@ from redlang.targets.ptx.cp_async import (
     pieces_arrived,
     pieces_commit,
 )
-from redlang.targets.ptx.fragments import stage
+from redlang.targets.ptx.fragments import fetch, fetch_line, stage
 from redlang.targets.ptx.inline import (
     I32,
     Context,
@@ -203,6 +203,8 @@ __all__ = [
     "copy_in",
     "copy_out",
     "copy_pieces",
+    "fetch",
+    "fetch_line",
     "fold",
     "held_rows",
     "larger",

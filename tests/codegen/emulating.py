@@ -108,6 +108,9 @@ class Machine:
         if groups is None:
             return
         turn = self.taken.get(int(barrier), 0)
+        if turn and turn % 2 != int(parity):
+            # A phase that is over may be waited for again.
+            return
         assert turn % 2 == int(parity), "a phase is waited for out of turn"
         self.taken[int(barrier)] = turn + 1
         for target, tensor_map, places in groups[turn]:
@@ -122,6 +125,10 @@ class Machine:
             source.append(slice(low, max(low, high)))
             within.append(slice(low - first, max(low, high) - first))
         region[tuple(within)] = data[tuple(source)]
+        if not spec.span:
+            bits = np.ascontiguousarray(region).reshape(-1).view(np.uint8)
+            self.shared[target : target + bits.size] = bits
+            return
         lines = region.reshape(-1, spec.box[0]).view(np.uint16)
         tile = fragments.SharedTile(-(-len(lines) // 8) * 8, spec.span // 2, True, spec.span)
         for line, elements in enumerate(lines):
@@ -159,6 +166,36 @@ class Machine:
                     self.shared[at : at + 2] = np.array([bits]).view(np.uint8)
 
         return write
+
+    def fetch(self, dtype, columns, tile, *, rows_first=True):
+        def read(start):
+            warp = self.first_thread // LANES % 4
+            found = [None] * (columns // 2)
+            for block, half, x in itertools.product(range(columns // 8), (0, 1), (0, 1)):
+                place = fragments.Place(half, block, x)
+                values = np.empty(LANES, np.float32)
+                for lane in range(LANES):
+                    row, column = place.row(warp * LANES + lane), place.column(lane)
+                    at = tile.address(row, column) if tile.contracted else tile.address(column, row)
+                    at += int(np.asarray(start).flat[0])
+                    values[lane] = self.shared[at : at + 2].view(STORED[dtype])[0]
+                found[place.index(columns, rows_first=rows_first)] = values
+            return tuple(found)
+
+        return read
+
+    def fetch_line(self, dtype, columns):
+        def read(start):
+            size = np.dtype(STORED[dtype]).itemsize
+            first = int(np.asarray(start).flat[0])
+            line = self.shared[first : first + columns * size].view(STORED[dtype])
+            line = line.astype(np.float32)
+            places = [fragments.Place(0, block, x) for block in range(columns // 8) for x in (0, 1)]
+            return tuple(
+                np.array([line[place.column(lane)] for lane in range(LANES)]) for place in places
+            )
+
+        return read
 
     def arrive(self, barrier, whether):
         """Note what checkers do with a tile; consumers' arrivals mean nothing here."""
@@ -507,6 +544,7 @@ class Tiles:
         self.SharedTile = fragments.SharedTile
         self.product, self.operand = machine.product, machine.operand
         self.copy_in, self.copy_out, self.stage = machine.copy_in, machine.copy_out, machine.stage
+        self.fetch, self.fetch_line = machine.fetch, machine.fetch_line
         self.barrier_wait, self.barrier_expect = machine.wait, machine.expect
         self.barrier_arrive = machine.arrive
         self.checked, self.noted, self.spoiled = machine.checked, machine.noted, machine.spoiled
@@ -522,7 +560,14 @@ class Tiles:
         """As `targets.ptx.wgmma.Product`."""
 
         def __init__(
-            self, dtype, columns, contracted, right, left=None, accumulate=False, rows_first=True
+            self,
+            dtype,
+            columns,
+            contracted,
+            right,
+            left=None,
+            accumulate=False,
+            rows_first=True,
         ):
             self.dtype, self.columns, self.contracted = dtype, columns, contracted
             self.right, self.left = right, left

@@ -297,6 +297,9 @@ class Accesses:
         return {memory.axes[-1]: 1} if memory.axes else {}
 
     def _alignment(self, memory: Memory) -> int:
+        if memory.kind == "workspace" and memory.axes:
+            # It begins at a multiple of 16 bytes, and every step is a multiple of the last axis.
+            return gcd(WIDEST, self.frame.classes.multiple(memory.axes[-1]) * memory.dtype.bytes)
         known = self.frame.classes.arrays.get(memory.name)
         return known.alignment if known else memory.dtype.bytes
 

@@ -50,11 +50,15 @@ def emit(loops: Loops, kernel: Kernel, plan: ThreadPlan, classes: Classes) -> Ke
         plan: Its threads.
         classes: What is known of the arrays of every launch.
     """
-    unit = Unit(loops, kernel, plan, classes)
+    return emit_unit(Unit(loops, kernel, plan, classes))
+
+
+def emit_unit(unit: Unit) -> KernelText:
+    """Return the text of a unit's kernel."""
     with unit.frame.scope(unit.unit_axes()) as scope:
         unit.ranges()
         unit.load_ahead()
-        unit.run(kernel.body)
+        unit.run(unit.kernel.body)
     return unit.finished(scope.lines)
 
 

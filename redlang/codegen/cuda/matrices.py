@@ -18,6 +18,7 @@ from redlang.codegen.cuda.matrix_checks import checked_operands, pass_on
 from redlang.codegen.cuda.matrix_consumer import Consumer
 from redlang.codegen.cuda.matrix_masks import Bounds, greatest, least, tile_bounds
 from redlang.codegen.cuda.matrix_memory import share
+from redlang.codegen.cuda.matrix_order import paneled
 from redlang.codegen.cuda.matrix_producer import fill_ring, indented
 from redlang.codegen.cuda.matrix_roles import (
     LoopWork,
@@ -73,8 +74,6 @@ class Emitter:
         self.works = {id(loop): self.roles.loop(loop) for loop in self.loops}
         if not any(work.products for work in self.works.values()):
             raise unsuited("there are no products")
-        if kernel.segment is not None:
-            raise unsuited("a sweep cut into segments")
 
     def run(self) -> MatrixText:
         """Write preamble, producer and consumers."""
@@ -113,12 +112,19 @@ class Emitter:
 
     def _block_ranges(self) -> None:
         frame = self.frame
-        frame.line("unit = number")
+        segment = self.kernel.segment
+        if segment is None:
+            frame.line("unit = number")
+        else:
+            frame.line(f"segment, unit = t.divided(number, {self._units()})")
+            frame.line(f"{frame.block_first(segment.index)} = i64(segment)")
         graded = self._graded()
         axes = [(g.axis, g.tile) for g in self.kernel.grid]
         if graded is not None and len(axes) > 1:
             self._graded_order(graded, axes)
             axes = [pair for pair in axes if pair[0] != graded]
+        settled = paneled(frame, self.kernel, self.plan)
+        axes = [pair for pair in axes if pair[0] not in settled]
         for position, (axis, tile) in reversed(list(enumerate(axes))):
             number = "unit"
             if position:
@@ -191,7 +197,25 @@ class Emitter:
             high = f"t.smaller({last} + 1, {size})"
         frame.line(f"{start} = {low}")
         frame.line(f"{stop} = {high}")
+        if self.kernel.segment is not None and self.kernel.segment.axis == loop.axis:
+            self._share(loop, start, stop)
         return start, stop
+
+    def _share(self, loop: Loop, start: str, stop: str) -> None:
+        """Write which of a loop's tiles the block's segment has: as many as others, or one more."""
+        frame = self.frame
+        assert self.kernel.segment is not None
+        index = self.kernel.segment.index
+        parts, own = frame.parameter(Extent(index)), frame.block_first(index)
+        count = f"i32(t.tiles(w.larger({stop} - {start}, 0), {loop.tile}))"
+        frame.line(f"share, rest = t.divided({count}, {parts})")
+        frame.line(f"before = {own} * i64(share) + t.smaller({own}, i64(rest))")
+        frame.line(f"held = i64(share) + i64({own} < i64(rest))")
+        frame.line(f"{start} = {start} + before * {loop.tile}")
+        frame.line(f"{stop} = t.smaller({start} + held * {loop.tile}, {stop})")
+
+    def _units(self) -> str:
+        return " * ".join(self._tiles(g.axis, g.tile) for g in self.kernel.grid) or "i64(1)"
 
     def _of_block(self, some: Expr) -> Expr:
         """Return a test with the ends of the block's tile in place of the warp's."""
@@ -225,6 +249,11 @@ class Emitter:
         size = frame.parameter(Extent(axis))
         frame.line(f"{variable} = t.smaller({first} + {tile}, {size}) - 1")
         frame.define(name, Value(variable, (), "i64"))
+
+    def _warp_leads(self) -> list[str]:
+        if not any(work.fetches for work in self.works.values()):
+            return []
+        return ["leads_warp = i32((i32(cuda.threadIdx.x) & i32(31)) == i32(0))"]
 
     # Roles ------------------------------------------------------------------------------------
 
@@ -265,9 +294,8 @@ class Emitter:
         block = "i32(cuda.blockIdx.x)"
         if not self.plan.persistent:
             return [f"number = {block}", *lines]
-        units = " * ".join(f"i64({self._tiles(g.axis, g.tile)})" for g in self.kernel.grid)
         return [
-            f"units = i32({units or '1'})",
+            f"units = i32({self._units()})",
             "round_start = i32(0)",
             f"place = {block}",
             "number = place",
@@ -343,6 +371,7 @@ class Emitter:
             "else:",
             *indented(claim),
             "    leads = i32((i32(cuda.threadIdx.x) & i32(127)) == i32(0))",
+            *indented(self._warp_leads()),
             *indented([*rings, *self.consumer.first_turn(), *consuming]),
         ]
         if self.consumer.staged:
@@ -359,6 +388,7 @@ class Emitter:
             shared_bytes=self.consumer.shared.bytes + frame.shared_bytes,
             grid=tuple((grid.axis, grid.tile) for grid in self.kernel.grid),
             path="wgmma",
+            segments="" if self.kernel.segment is None else self.kernel.segment.index,
             persistent=plan.persistent,
         )
 
@@ -380,6 +410,8 @@ def operands_of(works: Iterable[LoopWork]) -> Iterator[Operand]:
             if product.left is not None:
                 yield product.left
             yield product.right
+        for fetch in work.fetches:
+            yield fetch.operand
 
 
 def _with_conditions(kernel: Kernel) -> Kernel:

@@ -179,6 +179,7 @@ class Consumer(MatrixElements):
             return statement.axis in expr.type.axes
 
         sources = [p.contract.name for p in work.heads if varies_type(p.contract, statement.axis)]
+        sources += [fetch.name for fetch in work.fetches]
         counted = tuple(use for use in uses if not is_plain(use))
         found = filling(elements, counted, sources, varies)
         return LoopText(statement, work, elements, found, counted)

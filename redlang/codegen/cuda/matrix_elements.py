@@ -50,6 +50,7 @@ class MatrixElements(MatrixUnit):
 
     def elements(self, loop: LoopText) -> None:
         """Write the element work of one tile."""
+        self.fetch(loop.work.fetches)
         self._fill(loop)
         for statement in loop.elements:
             if isinstance(statement, Power):
@@ -62,15 +63,19 @@ class MatrixElements(MatrixUnit):
             else:
                 self.statement(statement)
         self.test_operands(loop)
+        self.give_back(loop.work.fetches)
 
     def _fill(self, loop: LoopText) -> None:
         """Overwrite what is absent, in tiles that have absent elements."""
         condition = loop.filling.condition
         whole = self._whole(loop.axis, condition)
-        if whole is None or not loop.filling.fills:
+        # Beyond the end of an array, tensor copies bring zeros.
+        zeros = {fetch.name for fetch in loop.work.fetches} if condition is None else set()
+        fills = [f for f in loop.filling.fills if f.value != 0 or f.name not in zeros]
+        if whole is None or not fills:
             return
         with self.frame.scope([]) as scope:
-            for fill in loop.filling.fills:
+            for fill in fills:
                 self._overwrite(loop.axis, fill.name, fill.value, condition)
         self.block(f"if not {whole}:", scope.lines)
 

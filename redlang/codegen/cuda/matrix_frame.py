@@ -12,6 +12,7 @@ from redlang.schedule.matrices import MatrixPlan
 
 _NAMES = {
     *("w", "shared", "unit", "number", "units", "round_start", "place", "group", "row", "leads"),
+    "leads_warp",
     *("lead", "checker", "own_turn", "next_turn", "graded", "others", "section", "part", "rest"),
     *(
         "held",
@@ -26,6 +27,7 @@ _NAMES = {
         "source",
         "warp",
     ),
+    *("segment", "share", "before", "tall", "wide"),
 }
 """What the kernel's text calls things of its own."""
 

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 from redlang.codegen.cuda.matrix_roles import Operand
 from redlang.codegen.writer import Names
+from redlang.schedule.fragments import LINE_ALIGNMENT
 
 _TILE_ALIGNMENT = 1024
 _BARRIER_BYTES = 8
 NOTE_BYTES = 16
+WARPS = 4
+"""Warps of a group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +118,9 @@ class SharedPlan:
         for ring in self.rings.values():
             for stage in range(ring.stages):
                 offset = stage * _BARRIER_BYTES
+                readers = groups * WARPS if ring.operand.fetched else groups
                 lines.append(f"w.barrier_begin(shared + {ring.full + offset}, 1)")
-                lines.append(f"w.barrier_begin(shared + {ring.empty + offset}, {groups})")
+                lines.append(f"w.barrier_begin(shared + {ring.empty + offset}, {readers})")
                 if ring.checked is not None:
                     line = f"w.barrier_begin(shared + {ring.checked + offset}, {checkers})"
                     lines.append(line)
@@ -135,14 +139,14 @@ def share(
     distinct = list(dict.fromkeys(operands))
     counts = [1 if operand.loop is None else stages for operand in distinct]
     # Widest lines first: a tile starts where its pattern of swizzled lines does.
-    pairs = sorted(zip(distinct, counts, strict=True), key=lambda pair: -pair[0].tile.span)
+    pairs = sorted(zip(distinct, counts, strict=True), key=lambda pair: -pair[0].map.span)
     staging = sum(count * operand.tile.bytes for operand, count in pairs)
     staging = -(-staging // _TILE_ALIGNMENT) * _TILE_ALIGNMENT
     notes = staging + staging_bytes
     barriers = notes + len(distinct) * stages * NOTE_BYTES
     start = 0
     for operand, count in pairs:
-        assert start % (8 * operand.tile.span) == 0, operand
+        assert start % max(LINE_ALIGNMENT, 8 * operand.map.span) == 0, operand
         name = names.fresh(operand.name)
         full, empty = barriers, barriers + count * _BARRIER_BYTES
         passed = empty + count * _BARRIER_BYTES if operand in checked else None

@@ -1,20 +1,28 @@
 """Whether a computed operand of a product may be rounded to its type: only where its range fits.
 
 bfloat16 has the range of f32. In f16 the largest number is 65504; what is proved to stay below it
-is a weight under its own running maximum:
+is an element of 8 bits, and a weight under its own running maximum:
 
     tile = max[n](x); top = max(state, tile); point = clip(top); p = exp(x - point) <= 1
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from redlang.ir.loops import Combine, Compute, Contract, Fold, Statement
-from redlang.ir.program import Apply, Expr, Ref
+from redlang.ir.program import Apply, ArrayParam, Cast, Expr, Load, Ref
+
+_SHORT_BITS = 8
 
 
-def fits(contract: Contract, computed: Expr, dtype: str, body: Sequence[Statement]) -> bool:
+def fits(
+    contract: Contract,
+    computed: Expr,
+    dtype: str,
+    body: Sequence[Statement],
+    arrays: Mapping[str, ArrayParam],
+) -> bool:
     """Say whether a computed operand of a product keeps its range in `dtype`.
 
     Args:
@@ -22,8 +30,9 @@ def fits(contract: Contract, computed: Expr, dtype: str, body: Sequence[Statemen
         computed: The operand.
         dtype: The type that the tensor core reads.
         body: The loop that the product is in.
+        arrays: The program's arrays by name.
     """
-    if dtype in ("bf16", "f32"):
+    if dtype in ("bf16", "f32") or _is_stored_short(computed, arrays):
         return True
     values = {s.name: s.value for s in body if isinstance(s, Compute)}
 
@@ -51,3 +60,9 @@ def fits(contract: Contract, computed: Expr, dtype: str, body: Sequence[Statemen
         and s.condition in (None, contract.condition)
         for s in body
     )
+
+
+def _is_stored_short(expr: Expr, arrays: Mapping[str, ArrayParam]) -> bool:
+    while isinstance(expr, Cast):
+        expr = expr.operand
+    return isinstance(expr, Load) and arrays[expr.array].dtype.bits <= _SHORT_BITS

@@ -14,7 +14,7 @@ from typing import assert_never
 
 from redlang.codegen.cuda.kernel_text import Classes
 from redlang.codegen.cuda.matrix_ranges import fits
-from redlang.codegen.cuda.matrix_text import TensorMap, unsuited
+from redlang.codegen.cuda.matrix_text import TensorMap, UnsuitedError, unsuited
 from redlang.ir import walk
 from redlang.ir.loops import (
     Branch,
@@ -30,9 +30,15 @@ from redlang.ir.loops import (
     Store,
 )
 from redlang.ir.program import ArrayParam, Expr, Index, Load, Ref
-from redlang.ir.types import BF16, F16, F32, DType
+from redlang.ir.types import BF16, F16, F32, DType, Type
 from redlang.schedule import tidy
-from redlang.schedule.fragments import STEP, SharedTile
+from redlang.schedule.fragments import (
+    GROUP_ROWS,
+    LINE_ALIGNMENT,
+    STEP,
+    SharedLine,
+    SharedTile,
+)
 from redlang.schedule.matrices import MatrixPlan, MatrixUnitName
 
 LARGEST_BOX = 256
@@ -56,12 +62,14 @@ class Operand:
         tile: How it lies there.
         loop: The axis of the loop that brings a new one each time, or None.
         piece: Bytes to which addresses and strides are aligned, 16 at most.
+        fetched: Whether warps read it into registers, each for itself.
     """
 
     map: TensorMap
     tile: SharedTile
     loop: str | None
     piece: int = 16
+    fetched: bool = False
 
     @property
     def name(self) -> str:
@@ -93,6 +101,21 @@ class Multiply:
 
 
 @dataclass(frozen=True, slots=True)
+class Fetch:
+    """An array's tile that is read from shared memory into a fragment, to be computed with.
+
+    Attributes:
+        name: What the fragment is called.
+        operand: How the tile is copied.
+        type: The fragment's type.
+    """
+
+    name: str
+    operand: Operand
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
 class LoopWork:
     """The body of a loop in the order of its work.
 
@@ -100,11 +123,13 @@ class LoopWork:
         heads: Products whose operands are copied.
         elements: What is computed element by element.
         tails: Products of computed operands, and what moves their accumulators before.
+        fetches: What elements are computed from.
     """
 
     heads: tuple[Multiply, ...]
     elements: tuple[Statement, ...]
     tails: tuple[Multiply | Statement, ...]
+    fetches: tuple[Fetch, ...] = ()
 
     @property
     def products(self) -> tuple[Multiply, ...]:
@@ -153,7 +178,9 @@ class Roles:
         for statement in rest:
             if isinstance(statement, Contract):
                 product = self.multiply(statement, loop.axis)
-                if product.left is None and not fits(statement, product.rows, product.dtype, body):
+                if product.left is None and not fits(
+                    statement, product.rows, product.dtype, body, self.arrays
+                ):
                     raise unsuited(f"a computed operand may leave the range of {product.dtype}")
                 tails.append(product)
             elif tidy.writes(statement) & moved:
@@ -164,7 +191,60 @@ class Roles:
                 raise unsuited("an accumulator that is read in its loop")
             else:
                 elements.append(statement)
-        return LoopWork(tuple(heads), tuple(elements), tuple(tails))
+        work = LoopWork(tuple(heads), tuple(elements), tuple(tails))
+        return self._fetching(work, loop.axis) if self.plan.fetched else work
+
+    def _fetching(self, work: LoopWork, loop: str) -> LoopWork:
+        """Return a loop's work with arrays of rows fetched, and computed operands under names."""
+        elements = list(work.elements)
+        tails: list[Multiply | Statement] = []
+        for tail in work.tails:
+            if isinstance(tail, Multiply) and tail.left is None and not isinstance(tail.rows, Ref):
+                rows = Ref(f"{tail.contract.name}.rows", Type(F32, tail.rows.type.axes))
+                elements.append(Compute(rows.name, tail.rows, rows.type))
+                tails.append(replace(tail, rows=rows, contract=_with_rows(tail, rows)))
+            else:
+                tails.append(tail)
+        fetches: dict[Load, Fetch] = {}
+
+        def rule(node: Expr) -> Expr:
+            if not isinstance(node, Load) or loop not in node.type.axes:
+                return node
+            if node not in fetches:
+                operand = self._fetched(node, loop)
+                if operand is None:
+                    return node
+                type_ = Type(F32, node.type.axes)
+                fetches[node] = Fetch(f"{node.array}.fetched", operand, type_)
+            return Ref(fetches[node].name, fetches[node].type)
+
+        computed = tuple(map_expressions(s, lambda e: walk.rewrite(e, rule)) for s in elements)
+        return LoopWork(work.heads, computed, tuple(tails), tuple(fetches.values()))
+
+    def _fetched(self, load: Load, loop: str) -> Operand | None:
+        """Return how warps get a part of an array that they compute with; None if they load it."""
+        try:
+            if set(self.rows) <= set(load.type.axes):
+                operand = replace(self.operand(load, loop, None, loop), fetched=True)
+                return operand if _is_fetchable(operand.tile) else None
+            return self._line(load, loop)
+        except UnsuitedError:
+            return None
+
+    def _line(self, load: Load, loop: str) -> Operand | None:
+        """Return how a tile of an array without rows is copied, if it is one line."""
+        array = self._plain_array(load)
+        known = self.classes.arrays[array.name]
+        dims = (loop, *(a for a in reversed(array.axes) if a != loop))
+        size = self.plan.width(loop) * array.dtype.bytes
+        alone = all(self.plan.width(axis) == 1 for axis in dims[1:])
+        if array.dtype not in (F16, BF16, F32) or size % LINE_ALIGNMENT or not alone:
+            return None
+        if known.strides.get(loop) != 1 or 0 in known.strides.values() or len(dims) > LARGEST_RANK:
+            return None
+        box = (self.plan.width(loop), *(1 for _ in dims[1:]))
+        tile = SharedLine(1, box[0], True, size)
+        return Operand(TensorMap(array.name, dims, box, 0), tile, loop, fetched=True)
 
     def _is_copied(self, contract: Contract) -> bool:
         return contract.condition is None and all(
@@ -201,26 +281,35 @@ class Roles:
 
     def operand(self, expr: Expr, over: str, column: str | None, loop: str | None) -> Operand:
         """Return how a part of an array is copied; `column` is None for the rows' side."""
+        array = self._plain_array(expr)
+        axes = array.axes
+        if array.dtype not in STORED[self.plan.unit]:
+            raise unsuited(f"{array.name} holds {array.dtype}")
+        known = self.classes.arrays[array.name]
+        inner = [a for a in axes if known.strides.get(a) == 1]
+        if len(inner) != 1:
+            raise unsuited(f"{array.name} has no axis of adjacent elements")
+        own = self.rows if column is None else (column,)
+        if not set(own) <= set(axes) or over not in axes:
+            raise unsuited(f"{array.name} lacks an axis of its product")
+        return self._copied(array, inner[0], own, over, loop)
+
+    def _plain_array(self, expr: Expr) -> ArrayParam:
+        """Return the array that an expression reads as it is, if tensor copies can."""
         if not isinstance(expr, Load) or any(expr.guarded):
             raise unsuited("a computed operand without rows")
         array = self.arrays[expr.array]
         axes = [part.axis for part in expr.subscripts if isinstance(part, Index)]
         if len(axes) != len(expr.subscripts) or len(set(axes)) != len(axes):
             raise unsuited(f"{array.name} is read at computed places")
-        if array.dtype not in STORED[self.plan.unit]:
-            raise unsuited(f"{array.name} holds {array.dtype}")
         if tuple(axes) != array.axes:
             raise unsuited(f"{array.name} is read under other axes")
         known = self.classes.arrays.get(array.name)
-        inner = [a for a in axes if known is not None and known.strides.get(a) == 1]
-        if known is None or len(inner) != 1:
-            raise unsuited(f"{array.name} has no axis of adjacent elements")
+        if known is None:
+            raise unsuited(f"nothing is known of {array.name}")
         if self.tensor_copies and known.alignment % COPY_ALIGNMENT:
             raise unsuited(f"{array.name} is not laid out for tensor copies")
-        own = self.rows if column is None else (column,)
-        if not set(own) <= set(axes) or over not in axes:
-            raise unsuited(f"{array.name} lacks an axis of its product")
-        return self._copied(array, inner[0], own, over, loop)
+        return array
 
     def _copied(
         self, array: ArrayParam, inner: str, own: Sequence[str], over: str, loop: str | None
@@ -262,6 +351,18 @@ class Roles:
         looped = loop if loop in array.axes else None
         piece = min(COPY_ALIGNMENT, self.classes.arrays[array.name].alignment)
         return Operand(TensorMap(array.name, dims, tuple(box), span), tile, looped, piece)
+
+
+def _with_rows(product: Multiply, rows: Expr) -> Contract:
+    contract = product.contract
+    if contract.left is product.rows:
+        return replace(contract, left=rows)
+    return replace(contract, right=rows)
+
+
+def _is_fetchable(tile: SharedTile) -> bool:
+    """Say whether warps can read a tile's rows: each group's lie in blocks of their own."""
+    return tile.contracted or tile.width == GROUP_ROWS
 
 
 def _rounded_up(number: int, unit: int) -> int:

@@ -51,13 +51,13 @@ def staged_results(
     }
     for statement in kernel.body:
         if isinstance(statement, Store) and statement.target in memories:
-            staged = _staged(memories[statement.target], plan, classes)
+            staged = _staged(kernel, memories[statement.target], plan, classes)
             if staged is not None:
                 found[statement.target] = staged
     return found
 
 
-def _staged(memory: Memory, plan: MatrixPlan, classes: Classes) -> Staged | None:
+def _staged(kernel: Kernel, memory: Memory, plan: MatrixPlan, classes: Classes) -> Staged | None:
     known = classes.arrays.get(memory.name)
     rows = tuple(axis for axis, _ in plan.rows)
     if known is None or known.alignment % COPY_ALIGNMENT or memory.dtype not in (F16, BF16):
@@ -70,7 +70,12 @@ def _staged(memory: Memory, plan: MatrixPlan, classes: Classes) -> Staged | None
     if any(plan.width(axis) > 1 for axis in others):
         return None
     width = plan.width(column)
-    span = next(span for span in (128, 64, 32) if width * 2 >= span)
+    # A column tile that ends inside of its axis must not reach into the next one.
+    whole = column in kernel.resident
+    spans = [s for s in (128, 64, 32) if width * 2 >= s and (whole or width * 2 % s == 0)]
+    if not spans:
+        return None
+    span = spans[0]
     box, left = [span // 2], WARP_ROWS
     for axis in reversed(rows):
         box.append(min(plan.width(axis), left))

@@ -31,7 +31,7 @@ class TensorMap:
         array: The parameter or result.
         dims: Its axes, innermost first; extents and strides are the array's own.
         box: The elements of one copy along each dimension.
-        span: The swizzle in bytes: 128, 64 or 32.
+        span: The swizzle in bytes: 128, 64 or 32; 0 for none.
     """
 
     array: str

@@ -10,7 +10,7 @@ from redlang.codegen.cuda.frame import Value
 from redlang.codegen.cuda.kernel_text import Classes
 from redlang.codegen.cuda.matrix_frame import MatrixFrame
 from redlang.codegen.cuda.matrix_memory import SharedPlan
-from redlang.codegen.cuda.matrix_roles import LoopWork, Multiply, Operand
+from redlang.codegen.cuda.matrix_roles import Fetch, LoopWork, Multiply, Operand
 from redlang.codegen.cuda.matrix_stores import staged_results, staging_bytes
 from redlang.codegen.cuda.matrix_text import tile_text, unsuited
 from redlang.codegen.cuda.reducing import Folds
@@ -19,7 +19,7 @@ from redlang.ir.build import Builder
 from redlang.ir.loops import Contract, Kernel, Loop, Loops, Store
 from redlang.ir.program import Expr
 from redlang.ir.types import F32, Type, compute_type
-from redlang.schedule.fragments import STEP
+from redlang.schedule.fragments import STEP, SharedLine
 from redlang.schedule.matrices import MatrixPlan
 
 
@@ -156,6 +156,45 @@ class MatrixUnit(Unit):
         for operand in self.looped(products):
             ring = self.shared.rings[operand]
             frame.line(f"w.barrier_arrive({ring.empty_barrier()}, leads)")
+            for line in ring.advance():
+                frame.line(line)
+
+    # Arrays that are computed with ------------------------------------------------------------
+
+    def fetch(self, fetches: Sequence[Fetch]) -> None:
+        """Read tiles of arrays into fragments."""
+        frame = self.frame
+        for fetch in fetches:
+            operand = fetch.operand
+            ring = self.shared.rings[operand]
+            dtype = frame.memories[operand.map.array].dtype
+            width = self.matrix.width(str(operand.loop))
+            rows_first = "" if self.rows_first(str(operand.loop)) else ", rows_first=False"
+            text, place = f'w.fetch_line("{dtype}", {width})', ring.tile()
+            if not isinstance(operand.tile, SharedLine):
+                text = f'w.fetch("{dtype}", {width}, {tile_text(operand.tile)}{rows_first})'
+                place = f"{place} + group * {operand.tile.group_offset(1)}"
+            make = frame.module.declare("fetch", text)
+            variable = frame.module.names.of("value", fetch.name)
+            self.variables.add(variable)
+            frame.line(f"w.barrier_wait({ring.full_barrier()}, {ring.parity})")
+            frame.line(f"{variable} = {make}(w.opaque({place}))")
+            axes = frame.tile_axes(fetch.type.axes)
+            frame.define(fetch.name, Value(variable, axes, "f32"))
+
+    def give_back(self, fetches: Sequence[Fetch]) -> None:
+        """Give tiles that were read into fragments back to the producer.
+
+        The arrival that is waited for lies behind, but `ptxas` moves no work across the wait: what
+        was computed from the tiles is done beside the products in flight, and not after them.
+        """
+        frame = self.frame
+        rings = [self.shared.rings[fetch.operand] for fetch in fetches]
+        if rings:
+            frame.line(f"w.barrier_wait({rings[0].full_barrier()}, {rings[0].parity})")
+            frame.line("w.warp_barrier()")
+        for ring in rings:
+            frame.line(f"w.barrier_arrive({ring.empty_barrier()}, leads_warp)")
             for line in ring.advance():
                 frame.line(line)
 

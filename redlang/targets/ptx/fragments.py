@@ -1,4 +1,4 @@
-"""Fragments into shared memory: a warp's rows, rounded to 16 bits, as tensor copies read them."""
+"""Fragments into shared memory and back: a warp's rows of 16-bit elements, as tensor copies do."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from llvmlite import ir
 
 from redlang.schedule.fragments import Place, SharedTile
 from redlang.targets.ptx.inline import (
+    F32,
     I32,
     Context,
     Intrinsic,
@@ -13,12 +14,15 @@ from redlang.targets.ptx.inline import (
     Values,
     asm,
     define,
+    pack,
     tile_type,
     unpack,
 )
-from redlang.targets.ptx.shared import store_at
+from redlang.targets.ptx.shared import load_at, store_at
 
 _PIECE = 16
+_PIECE_ELEMENTS = 8
+_WARP_ROWS = 16
 _HALF_ROWS = 8
 
 
@@ -57,3 +61,93 @@ def stage(dtype: str, columns: int, tile: SharedTile, *, rows_first: bool = True
         return context.get_dummy_value()
 
     return define("stage", "void", ["u32", tile_type("f32", columns // 2)], generate)
+
+
+def fetch(dtype: str, columns: int, tile: SharedTile, *, rows_first: bool = True) -> Intrinsic:
+    """Return `fetch(address)`: a fragment of the rows that a warp group has from `address` on.
+
+    A lane names a line of each of four blocks of eight by eight elements; the blocks come turned
+    where rows are adjacent in memory.
+    """
+    mask = tile.span // _PIECE - 1
+    turned = "" if tile.contracted else ".trans"
+    text = f"ldmatrix.sync.aligned.m8n8.x4{turned}.shared.b16 {{$0, $1, $2, $3}}, [$4];"
+    words = ir.LiteralStructType([I32] * 4)
+
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
+        def number(value: int) -> ir.Constant:
+            return ir.Constant(I32, value)
+
+        def bits(value: ir.Value, place: int, count: int) -> ir.Value:
+            shifted = builder.lshr(value, number(place))
+            return builder.and_(shifted, number((1 << count) - 1))
+
+        lane = asm(builder, I32, "mov.u32 $0, %laneid;", "=r", [])
+        thread = asm(builder, I32, "mov.u32 $0, %tid.x;", "=r", [])
+        warp = bits(thread, 5, 2)
+        within, half, step = bits(lane, 0, 3), bits(lane, 3, 1), bits(lane, 4, 1)
+        own_row = builder.add(builder.mul(warp, number(_WARP_ROWS)), builder.shl(half, number(3)))
+        if tile.contracted:
+            line, piece = builder.add(own_row, within), step
+        else:
+            line = builder.add(builder.shl(step, number(3)), within)
+            piece = builder.lshr(own_row, number(3))
+        start = builder.mul(line, number(tile.span))
+        turn = builder.and_(builder.lshr(start, number(7)), number(mask))
+        first = builder.add(values[0], start)
+        elements: list[ir.Value | None] = [None] * (columns // 2)
+        for pair in range(columns // 16):
+            if tile.contracted:
+                outer, inner = divmod(pair * 2 * _PIECE_ELEMENTS, tile.width)
+                own = builder.add(piece, number(inner // _PIECE_ELEMENTS))
+                offset = outer * tile.block_bytes
+            else:
+                own, offset = piece, pair * 16 * tile.span
+            swizzled = builder.mul(builder.xor(own, turn), number(_PIECE))
+            address = builder.add(builder.add(first, swizzled), number(offset))
+            raw = asm(builder, words, text, "=r,=r,=r,=r,r,~{memory}", [address], effect=True)
+            for place in range(4):
+                word = builder.extract_value(raw, place)
+                for at, element in enumerate(_halves(builder, word, dtype)):
+                    found = Place(place & 1, 2 * pair + (place >> 1), at)
+                    elements[found.index(columns, rows_first=rows_first)] = element
+        return pack(builder, [element for element in elements if element is not None])
+
+    return define("fetch", tile_type("f32", columns // 2), ["u32"], generate)
+
+
+def fetch_line(dtype: str, columns: int) -> Intrinsic:
+    """Return `fetch(address)`: the elements of a line that a thread's columns have, as f32."""
+    size = 4 if dtype == "f32" else 2
+
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
+        lane = asm(builder, I32, "mov.u32 $0, %laneid;", "=r", [])
+        quad = builder.and_(lane, ir.Constant(I32, 3))
+        own = builder.add(values[0], builder.mul(quad, ir.Constant(I32, 2 * size)))
+        elements = []
+        for block in range(columns // _PIECE_ELEMENTS):
+            offset = block * _PIECE_ELEMENTS * size
+            if dtype == "f32":
+                elements += load_at(builder, own, offset, "f32", 2)
+            else:
+                (word,) = load_at(builder, own, offset, "i32", 1)
+                elements += _halves(builder, word, dtype)
+        return pack(builder, elements)
+
+    return define("fetch_line", tile_type("f32", columns // 4), ["u32"], generate)
+
+
+def _halves(builder: ir.IRBuilder, word: ir.Value, dtype: str) -> list[ir.Value]:
+    """Return the two numbers in a word as f32."""
+    if dtype == "bf16":
+        low = builder.shl(word, ir.Constant(I32, 16))
+        high = builder.and_(word, ir.Constant(I32, 0xFFFF0000))
+        return [builder.bitcast(half, F32) for half in (low, high)]
+    text = "{ .reg .b16 low, high; mov.b32 {low, high}, $2; cvt.f32.f16 $0, low; "
+    text += "cvt.f32.f16 $1, high; }"
+    both = asm(builder, ir.LiteralStructType([F32, F32]), text, "=f,=f,r", [word])
+    return [builder.extract_value(both, place) for place in (0, 1)]

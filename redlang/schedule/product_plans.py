@@ -1,0 +1,235 @@
+"""Plans of products that are swept along what they contract: tiles of results, filled step by step.
+
+    sum[k](a * b)        rows of the one side, columns of the other; both come tile by tile of k
+
+Both sides' own axes are cut among blocks. A side that is computed holds the rows, since it passes
+through registers; else rows and columns are such that neighbours in the result are columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from redlang.ir.incremental import Partial, Sweep
+from redlang.ir.loops import GridAxis
+from redlang.ir.program import ArrayParam, Expr, Load, Program, Reduce
+from redlang.ir.types import BF16, F16
+from redlang.schedule.contract import split_product
+from redlang.schedule.device import Device
+from redlang.schedule.facts import Facts, power_above
+from redlang.schedule.fragments import GROUP_ROWS, STEP
+from redlang.schedule.matrices import MatrixPlan
+from redlang.schedule.matrix_segments import work_of
+from redlang.schedule.plan import NestPlan
+
+LINE = 64
+"""Elements of the contracted axis in a tile: lines of 128 bytes."""
+WIDTHS = (256, 192, 128, 96, 64, 48, 32, 16)
+"""Columns of a tile."""
+STAGES = 5
+"""Tiles of each operand in flight, at most."""
+FEWEST = 1 << 15
+"""Multiply-adds of a unit below which threads do them one by one."""
+BARRIER_BYTES = 2048
+L2_BYTES = 36.0
+"""Bytes that one SM gets from the L2 cache in a clock, while all of them ask."""
+PRODUCTS = 1600.0
+"""Multiply-adds of an SM in a clock, as reached."""
+CLOCKS_PER_US = 1700.0
+FASTEST_US = 0.15
+"""A tile of the contracted axis, however small."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the products of a nest look like.
+
+    Attributes:
+        rows: Axes of rows, slowest first.
+        column: The axis of columns.
+        loops: The contracted axis of each sweep.
+        computed: Whether the rows' side is computed.
+    """
+
+    rows: tuple[str, ...]
+    column: str
+    loops: tuple[str, ...]
+    computed: bool
+
+
+def product_shape(facts: Facts) -> Shape | None:
+    """Return the shape of a nest's products; None where there are others, or none."""
+    nest = facts.nest
+    if not nest.sweeps or facts.used_inner or facts.mapped or facts.slots:
+        return None
+    if any(len(sweep.axes) != 1 for sweep in nest.sweeps):
+        return None
+    rows, columns = set[str](), set[str]()
+    computed = False
+    for sweep in nest.sweeps:
+        pairs = _pairs(facts, sweep)
+        if not pairs:
+            return None
+        for pair in pairs:
+            left, right = _ordered(facts, pair)
+            if not _is_short(facts.program, right):
+                return None
+            own = set(left.type.axes) - set(right.type.axes)
+            other = set(right.type.axes) - set(left.type.axes)
+            # Batches are on both sides, and neither rows nor columns.
+            if (own & columns) or (other & rows):
+                return None
+            rows |= own
+            columns |= other
+            computed |= not _is_short(facts.program, left)
+    if not rows or not columns or not set(facts.extra) <= rows | columns:
+        return None
+    if any(set(axes) & columns for sweep in nest.sweeps for axes in _folded(facts, sweep)):
+        return None
+    order = facts.program.ordered(frozenset(columns))
+    column = max(order, key=lambda a: (min(facts.extent(a), LINE), order.index(a)))
+    loops = tuple(sweep.axes[0] for sweep in nest.sweeps)
+    return Shape(tuple(facts.program.ordered(frozenset(rows))), column, loops, computed)
+
+
+def _pointwise(facts: Facts, name: str) -> Expr | None:
+    definition = facts.definitions.get(name)
+    value = None if definition is None else definition.value
+    return None if isinstance(value, Reduce) else value
+
+
+def _sums(facts: Facts, sweep: Sweep) -> Iterator[tuple[Partial, tuple[Expr, Expr] | None]]:
+    for step in sweep.update:
+        if isinstance(step, Partial):
+            pair = None
+            if step.op == "sum" and step.condition is None:
+                found = split_product(step, sweep, facts.program, lambda n: _pointwise(facts, n))
+                pair = None if found is None else (found.left, found.right)
+            yield step, pair
+
+
+def _pairs(facts: Facts, sweep: Sweep) -> list[tuple[Expr, Expr]]:
+    return [pair for _, pair in _sums(facts, sweep) if pair is not None]
+
+
+def _folded(facts: Facts, sweep: Sweep) -> list[tuple[str, ...]]:
+    """Return the axes of what is folded beside products."""
+    return [
+        axes
+        for step, pair in _sums(facts, sweep)
+        if pair is None
+        for axes in (
+            *(value.type.axes for value in step.values),
+            *(() if step.condition is None else (step.condition.type.axes,)),
+        )
+    ]
+
+
+def _ordered(facts: Facts, pair: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
+    """Return a product's sides, that of the rows first."""
+    first, second = pair
+    short = [_is_short(facts.program, side) for side in pair]
+    if short[0] != short[1]:
+        return (second, first) if short[0] else (first, second)
+    results = [facts.program.results[n].axes for n in facts.nest.results]
+    last = {axes[-1] for axes in results if axes}
+    own = set(first.type.axes) - set(second.type.axes)
+    return (second, first) if own & last else (first, second)
+
+
+def _is_short(program: Program, side: Expr) -> bool:
+    """Say whether a side is a part of a 16-bit array."""
+    if not isinstance(side, Load):
+        return False
+    array = program.array(side.array)
+    return isinstance(array, ArrayParam) and array.dtype in (F16, BF16)
+
+
+def product_plans(facts: Facts, shape: Shape, device: Device) -> Iterator[MatrixPlan]:
+    """Yield plans, the best one by the model first, then such as ask for fewer registers."""
+    work = facts.size(shape.rows) * facts.extent(shape.column)
+    if work * max(facts.extent(loop) for loop in shape.loops) < FEWEST:
+        return
+    widest = -(-facts.extent(shape.column) // STEP) * STEP
+    widths = [w for w in WIDTHS if w <= widest] or [STEP]
+    widths += [w for w in (power_above(widest),) if widest not in widths and w <= WIDTHS[0]]
+    plans = []
+    for groups in (2, 1):
+        rows = _rows(facts, shape, groups)
+        for width in widths:
+            plan = _fitted(facts, shape, rows, width, device)
+            plans.append((_time(facts, shape, plan, device), plan))
+    plans.sort(key=lambda pair: pair[0])
+    yield plans[0][1]
+    for width in (128, 64):
+        for _, plan in plans:
+            if plan.width(shape.column) <= width and plan != plans[0][1]:
+                yield plan
+                break
+
+
+def _rows(facts: Facts, shape: Shape, groups: int) -> tuple[tuple[str, int], ...]:
+    """Return row axes with their tiles: the last one, and the one before where that is short."""
+    *others, last = shape.rows
+    wanted = groups * GROUP_ROWS
+    if not others or facts.extent(last) >= wanted:
+        return ((last, wanted),)
+    tile = min(GROUP_ROWS, power_above(facts.extent(last)))
+    left = wanted // tile
+    return ((others[-1], left), (last, tile)) if left > 1 else ((last, tile),)
+
+
+def _fitted(
+    facts: Facts, shape: Shape, rows: Sequence[tuple[str, int]], width: int, device: Device
+) -> MatrixPlan:
+    """Return a plan with as many stages as shared memory holds."""
+    tall = prod(tile for _, tile in rows)
+    line = -(-width // LINE) * LINE if width > STEP * 2 else width
+    results = [facts.program.results[n] for n in facts.nest.results]
+    staged = any(result.dtype in (F16, BF16) for result in results)
+    each = (tall + line) * LINE * 2 * len(shape.loops)
+    room = device.sm.shared_bytes_per_block - BARRIER_BYTES
+    out = tall * line * 2
+    if staged and (room - out) // each < 3:
+        staged = False
+    stages = max(1, min(STAGES, (room - (out if staged else 0)) // each))
+    columns = ((shape.column, width), *((loop, LINE) for loop in dict.fromkeys(shape.loops)))
+    each_us = max(FASTEST_US, step_clocks(tall, width) / CLOCKS_PER_US)
+    # Where there is one tile of rows, every tile of columns comes from memory, not from the cache.
+    read = width * LINE * 2 if facts.size(shape.rows) <= tall else 0
+    return MatrixPlan(
+        tuple(rows),
+        columns,
+        stages,
+        persistent=True,
+        staged=staged,
+        fetched=True,
+        tile_us=each_us,
+        tile_bytes=read,
+    )
+
+
+def _time(facts: Facts, shape: Shape, plan: MatrixPlan, device: Device) -> float:
+    """Return the time of a plan, cut into segments if that helps."""
+    nest_plan = product_nest_plan(facts, shape, plan)
+    first, *others = shape.loops
+    work = work_of(plan, nest_plan, first, facts.extents, device)
+    more = sum(-(-facts.extent(loop) // LINE) for loop in others)
+    work = replace(work, tiles=work.tiles + more)
+    return work.time_us(work.best if not others else 1)
+
+
+def step_clocks(rows: int, columns: int) -> float:
+    """Return the clocks of one tile of the contracted axis."""
+    return max(rows * columns / PRODUCTS, (rows + columns) * 2 / L2_BYTES) * LINE
+
+
+def product_nest_plan(facts: Facts, shape: Shape, plan: MatrixPlan) -> NestPlan:
+    """Return what a plan means for its nest."""
+    tiles = dict((*plan.rows, (shape.column, plan.width(shape.column))))
+    axes = facts.program.ordered(frozenset({*facts.nest.base, *facts.extra}))
+    grid = tuple(GridAxis(axis, tiles.get(axis, 1)) for axis in axes)
+    loops = tuple((loop, LINE) for loop in dict.fromkeys(shape.loops))
+    return NestPlan("single-segment", grid, loops, ())

@@ -1,0 +1,103 @@
+"""Plain products and what is around them, on matrix tiles: emulated, and compiled for Hopper."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from redlang.schedule.device import DEFAULT_DEVICE
+from tests.cubin.device import compiling, simulated
+from tests.cubin.test_matrices import compiled_all
+from tests.cubin.test_matrix_calls import arrays, check
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    with simulated(monkeypatch, replace(DEFAULT_DEVICE, sms=2)) as driver:
+        yield driver
+
+
+PLAIN = 'def f(a: "m k", b: "k n") -> "m n":\n    return sum[k](a * b)'
+TURNED = 'def f(a: "m k", b: "n k") -> "m n":\n    return sum[k](a * b)'
+BOTH_TURNED = 'def f(a: "k m", b: "n k") -> "m n":\n    return sum[k](a * b)'
+ACROSS = 'def f(a: "k m", b: "k n") -> "m n":\n    return sum[k](a * b)'
+TO_F32 = 'def f(a: "m k", b: "k n") -> "f32[m n]":\n    return sum[k](a * b)'
+FOLLOWED = """
+def f(a: "m k", b: "k n", bias: "n", scale: "f32[m]") -> "m n":
+    return maximum(sum[k](a * b) * scale + bias, 0)
+"""
+SUMMED = """
+def f(a: "m k", b: "k n", c: "m j", d: "j n") -> "m n":
+    return sum[k](a * b) + sum[j](c * d)
+"""
+BATCHED = 'def f(a: "x m k", b: "x k n") -> "x m n":\n    return sum[k](a * b)'
+SHARED = 'def f(a: "x m k", b: "k n") -> "x m n":\n    return sum[k](a * b)'
+HEADS = 'def f(a: "m k", b: "k (h=2 e)") -> "h m e":\n    return sum[k](a * b)'
+NORMED = """
+def f(x: "m k", g: "k", w: "k n") -> "m n":
+    h = x * rsqrt(mean[k](x * x) + 1e-6) * g
+    return sum[k](h * w)
+"""
+NORMED_TURNED = """
+def f(x: "k m", g: "k", w: "n k") -> "m n":
+    h = x * rsqrt(mean[k](x * x) + 1e-6) * g
+    return sum[k](h * w)
+"""
+
+CASES = {
+    "plain": (PLAIN, {"a": (130, 96), "b": (96, 32)}),
+    "odd sizes": (PLAIN, {"a": (37, 200), "b": (200, 40)}),
+    "one row": (PLAIN, {"a": (1, 1024), "b": (1024, 32)}),
+    "a wide result": (PLAIN, {"a": (64, 72), "b": (72, 264)}),
+    "turned": (TURNED, {"a": (70, 104), "b": (33, 104)}),
+    "both turned": (BOTH_TURNED, {"a": (104, 72), "b": (40, 104)}),
+    "across": (ACROSS, {"a": (104, 136), "b": (104, 40)}),
+    "to f32": (TO_F32, {"a": (70, 104), "b": (104, 40)}),
+    "followed": (FOLLOWED, {"a": (70, 104), "b": (104, 48), "bias": (48,), "scale": (70,)}),
+    "summed": (SUMMED, {"a": (70, 104), "b": (104, 48), "c": (70, 40), "d": (40, 48)}),
+    "batched": (BATCHED, {"a": (3, 40, 72), "b": (3, 72, 48)}),
+    "shared": (SHARED, {"a": (3, 20, 72), "b": (72, 48)}),
+    "heads": (HEADS, {"a": (70, 104), "b": (104, 64)}),
+    "normed": (NORMED, {"x": (70, 200), "g": (200,), "w": (200, 64)}),
+    "normed and turned": (NORMED_TURNED, {"x": (200, 72), "g": (200,), "w": (64, 200)}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_products(name, gpu, rng):
+    text, shapes = CASES[name]
+    dtype = "f16" if name in ("followed", "both turned") else "bf16"
+    given = arrays(rng, dtype, **shapes)
+    if "scale" in given:
+        given["scale"] = given["scale"].astype(np.float32)
+    check(text, given, gpu, tolerance=0.02 if dtype == "bf16" else 0.004)
+
+
+REFUSED = {
+    "odd depth": (PLAIN, {"a": (40, 1003), "b": (1003, 64)}),
+    "odd width": (PLAIN, {"a": (40, 1000), "b": (1000, 17)}),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_tensor_copies_cannot_read_takes_another_path(name, gpu, rng):
+    text, shapes = REFUSED[name]
+    check(text, arrays(rng, "bf16", **shapes), gpu, matrix=False)
+
+
+GRID = [
+    (PLAIN, {"a": (4096, 4096), "b": (4096, 4096)}),
+    (TURNED, {"a": (4096, 4096), "b": (4096, 4096)}),
+    (ACROSS, {"a": (4096, 4096), "b": (4096, 4096)}),
+    (PLAIN, {"a": (16, 4096), "b": (4096, 4096)}),
+    (NORMED, {"x": (4096, 4096), "g": (4096,), "w": (4096, 4096)}),
+]
+
+
+@pytest.mark.parametrize(("text", "shapes"), GRID)
+def test_kernels_keep_to_their_registers(text, shapes, monkeypatch):
+    with compiling(monkeypatch) as driver:
+        kernel, *_ = compiled_all(text, "bf16", driver, **shapes)
+    assert kernel.spill_bytes == 0
+    assert "wgmma.mma_async" in kernel.ptx
+    assert "cp.async.bulk.tensor" in kernel.ptx

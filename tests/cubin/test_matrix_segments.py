@@ -1,0 +1,81 @@
+"""Sweeps on matrix tiles cut into segments: few units, long loops."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from redlang.schedule.device import DEFAULT_DEVICE
+from redlang.schedule.matrix_segments import Work
+from tests.cubin.device import compiling, simulated
+from tests.cubin.test_matrices import compiled_all
+from tests.cubin.test_matrix_calls import CAUSAL, FULL, GROUPED, arrays, attend, check
+
+WITH_LOGARITHM = """
+def f(q: "b h m d", k: "b h n d", v: "b h n e") -> ("b h m e", "b h m"):
+    s = sum[d](q * k)
+    s = where(n >= 3, s)
+    p = exp(s - max[n](s))
+    return sum[n](p * v) / sum[n](p), f32(log(sum[n](p)) + max[n](s))
+"""
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    with simulated(monkeypatch, replace(DEFAULT_DEVICE, sms=2)) as driver:
+        yield driver
+
+
+CASES = {
+    "one query": (FULL, {"m": 1, "n": 900}),
+    "few queries": (CAUSAL, {"m": 5, "n": 700}),
+    "narrow heads": (FULL, {"m": 3, "n": 1000, "d": 40, "e": 24}),
+    "a second result": (WITH_LOGARITHM, {"m": 2, "n": 800}),
+    "more queries than keys": (CAUSAL, {"m": 64, "n": 600, "h": 1}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_segments(name, gpu, rng):
+    text, sizes = CASES[name]
+    check(text, arrays(rng, "bf16", **attend(**{"h": 1, **sizes})), gpu)
+    assert gpu.paths[0].segments == "n.segment"
+    (entry, blocks), (merge, _) = gpu.launches
+    assert blocks > 1
+    assert merge != entry
+
+
+def test_grouped_queries_are_rows(gpu, rng):
+    shapes = {"q": (1, 4, 1, 32), "k": (1, 1, 800, 32), "v": (1, 1, 800, 32)}
+    check(GROUPED, arrays(rng, "bf16", **shapes), gpu)
+    assert gpu.paths[0].segments == "n.segment"
+
+
+def test_what_behind_a_mask_is_not_finite_stays_there(gpu, rng):
+    given = arrays(rng, "bf16", **attend(h=1, m=5, n=700))
+    given["v"][0, 0, 697, 3] = np.nan
+    check(CAUSAL, given, gpu)
+    assert gpu.paths[0].segments == "n.segment"
+
+
+def test_many_units_are_not_cut():
+    assert Work(1000, 30, 264, 1.0).best == 1
+    assert Work(264, 20, 264, 1.0).best == 1
+
+
+def test_few_units_fill_the_device():
+    count = Work(64, 22, 264, 1.0).best
+    assert count == 4
+    assert Work(8, 22, 264, 1.0).best > 4
+    uneven = Work(64, 86, 264, 1.0, memory_us=60.0, sms=132)
+    assert uneven.best in (2, 4)
+    assert Work(8, 1, 264, 1.0).best == 1
+
+
+def test_kernels_keep_to_their_registers(monkeypatch):
+    shapes = attend(b=1, h=64, m=1, n=2048, d=128)
+    with compiling(monkeypatch) as driver:
+        sweep, merge = compiled_all(FULL, "bf16", driver, **shapes)
+    assert sweep.spill_bytes == merge.spill_bytes == 0
+    assert "wgmma.mma_async" in sweep.ptx
+    assert ".v4." in merge.ptx
