@@ -47,7 +47,7 @@ def f(x: "k m", g: "k", w: "n k") -> "m n":
 CASES = {
     "plain": (PLAIN, {"a": (130, 96), "b": (96, 32)}),
     "odd sizes": (PLAIN, {"a": (37, 200), "b": (200, 40)}),
-    "one row": (PLAIN, {"a": (1, 1024), "b": (1024, 32)}),
+    "one row": (PLAIN, {"a": (1, 640), "b": (640, 64)}),
     "a wide result": (PLAIN, {"a": (64, 72), "b": (72, 264)}),
     "turned": (TURNED, {"a": (70, 104), "b": (33, 104)}),
     "both turned": (BOTH_TURNED, {"a": (104, 72), "b": (40, 104)}),
@@ -74,8 +74,8 @@ def test_products(name, gpu, rng):
 
 
 REFUSED = {
-    "odd depth": (PLAIN, {"a": (40, 1003), "b": (1003, 64)}),
-    "odd width": (PLAIN, {"a": (40, 1000), "b": (1000, 17)}),
+    "odd depth": (PLAIN, {"a": (36, 101), "b": (101, 16)}),
+    "odd width": (PLAIN, {"a": (36, 104), "b": (104, 17)}),
 }
 
 
