@@ -28,6 +28,8 @@ LINE = 64
 """Elements of the contracted axis in a tile: lines of 128 bytes."""
 WIDTHS = (256, 192, 128, 96, 64, 48, 32, 16)
 """Columns of a tile."""
+ACCUMULATORS = 256
+"""Columns of all products of a tile together: registers hold two for each of a thread's."""
 STAGES = 5
 """Tiles of each operand in flight, at most."""
 FEWEST = 1 << 15
@@ -50,13 +52,17 @@ class Shape:
         rows: Axes of rows, slowest first.
         column: The axis of columns.
         loops: The contracted axis of each sweep.
-        computed: Whether the rows' side is computed.
+        lefts: Operands with rows, of all loops.
+        rights: Operands with columns.
+        products: Products, each with accumulators of its own.
     """
 
     rows: tuple[str, ...]
     column: str
     loops: tuple[str, ...]
-    computed: bool
+    lefts: int
+    rights: int
+    products: int
 
 
 def product_shape(facts: Facts) -> Shape | None:
@@ -67,13 +73,16 @@ def product_shape(facts: Facts) -> Shape | None:
     if any(len(sweep.axes) != 1 for sweep in nest.sweeps):
         return None
     rows, columns = set[str](), set[str]()
-    computed = False
+    lefts, rights, products = set[Expr](), set[Expr](), 0
     for sweep in nest.sweeps:
         pairs = _pairs(facts, sweep)
         if not pairs:
             return None
         for pair in pairs:
             left, right = _ordered(facts, pair)
+            lefts.add(left)
+            rights.add(right)
+            products += 1
             if not _is_short(facts.program, right):
                 return None
             own = set(left.type.axes) - set(right.type.axes)
@@ -83,7 +92,6 @@ def product_shape(facts: Facts) -> Shape | None:
                 return None
             rows |= own
             columns |= other
-            computed |= not _is_short(facts.program, left)
     if not rows or not columns or not set(facts.extra) <= rows | columns:
         return None
     if any(set(axes) & columns for sweep in nest.sweeps for axes in _folded(facts, sweep)):
@@ -91,7 +99,8 @@ def product_shape(facts: Facts) -> Shape | None:
     order = facts.program.ordered(frozenset(columns))
     column = max(order, key=lambda a: (min(facts.extent(a), LINE), order.index(a)))
     loops = tuple(sweep.axes[0] for sweep in nest.sweeps)
-    return Shape(tuple(facts.program.ordered(frozenset(rows))), column, loops, computed)
+    ordered = tuple(facts.program.ordered(frozenset(rows)))
+    return Shape(ordered, column, loops, len(lefts), len(rights), products)
 
 
 def _pointwise(facts: Facts, name: str) -> Expr | None:
@@ -153,8 +162,9 @@ def product_plans(facts: Facts, shape: Shape, device: Device) -> Iterator[Matrix
     if work * max(facts.extent(loop) for loop in shape.loops) < FEWEST:
         return
     widest = -(-facts.extent(shape.column) // STEP) * STEP
-    widths = [w for w in WIDTHS if w <= widest] or [STEP]
-    widths += [w for w in (power_above(widest),) if widest not in widths and w <= WIDTHS[0]]
+    most = max(STEP, ACCUMULATORS // shape.products // STEP * STEP)
+    widths = [w for w in WIDTHS if w <= min(widest, most)] or [STEP]
+    widths += [w for w in (power_above(widest),) if widest not in widths and w <= most]
     plans = []
     for groups in (2, 1):
         rows = _rows(facts, shape, groups)
@@ -189,14 +199,15 @@ def _fitted(
     line = -(-width // LINE) * LINE if width > STEP * 2 else width
     results = [facts.program.results[n] for n in facts.nest.results]
     staged = any(result.dtype in (F16, BF16) for result in results)
-    each = (tall + line) * LINE * 2 * len(shape.loops)
+    each = (tall * shape.lefts + line * shape.rights) * LINE * 2
     room = device.sm.shared_bytes_per_block - BARRIER_BYTES
     out = tall * line * 2
     if staged and (room - out) // each < 3:
         staged = False
     stages = max(1, min(STAGES, (room - (out if staged else 0)) // each))
     columns = ((shape.column, width), *((loop, LINE) for loop in dict.fromkeys(shape.loops)))
-    each_us = max(FASTEST_US, step_clocks(tall, width) / CLOCKS_PER_US)
+    clocks = step_clocks(tall, width) * shape.products / len(shape.loops)
+    each_us = max(FASTEST_US, clocks / CLOCKS_PER_US)
     # Where there is one tile of rows, every tile of columns comes from memory, not from the cache.
     read = width * LINE * 2 if facts.size(shape.rows) <= tall else 0
     return MatrixPlan(
