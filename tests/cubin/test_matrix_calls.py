@@ -181,6 +181,15 @@ def test_variants(name, gpu, rng):
     check(VARIANTS[name], {**given, **extra}, gpu, names)
 
 
+def test_lists_are_stored(gpu, rng):
+    text = """
+def f(x: "m d", y: "n d") -> ("m 3", "m 3"):
+    return topk[n](sum[d](x * y), 3)
+"""
+    given = arrays(rng, "bf16", x=(40, 16), y=(70, 16))
+    check(text, given, gpu, matrix=False)
+
+
 GROUPED = """
 def f(q: "b (g r) m d", k: "b g n d", v: "b g n e") -> "b (g r) m e":
     s = sum[d](q * k) * rsqrt(size(d))

@@ -159,6 +159,8 @@ class Roles:
         Raises:
             UnsuitedError: It holds what matrix tiles do not do.
         """
+        if any(isinstance(s, Store) for s in loop.body):
+            raise unsuited("a loop that stores")
         body = without_unread(self.kernel, loop.body)
         if any(isinstance(s, Loop) for s in body):
             raise unsuited("a loop in a loop")
