@@ -84,6 +84,14 @@ def emit(
     return KernelText(text, tuple(entries), arguments, tuple(buffers), tuple(products))
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A fold of a loop's body, at one place along axes whose loops are written out."""
+
+    fold: loops.Fold
+    place: dict[str, str]
+
+
 class KernelEmitter:
     """Writes one kernel."""
 
@@ -263,6 +271,12 @@ class KernelEmitter:
     def elements(self, node: For) -> None:
         """Write a loop over the elements of a range, or of the part of it that counts."""
         at = self.at
+        if node.axis in self.tree.unrolled:
+            for index in range(self.tree.unrolled[node.axis]):
+                at.indices[node.axis] = str(index)
+                self.nodes(node.body)
+            del at.indices[node.axis]
+            return
         current = at.range_of(node.axis)
         part = confined(node, at.indices, at.storage)
         if part is not None:
@@ -309,41 +323,70 @@ class KernelEmitter:
             write_pairs(folds[0], axis, (first, stop), self.at)
             return
         capacity = self.at.range_of(axis).capacity
-        folds = [fold for fold in folds if fold.op in reductions.FREE]
-        size = min((self._most(f, axis) for f in folds if _is_bounded(f)), default=0)
+        parts = [part for part in self._folds_in(body, axis) if part.fold.op in reductions.FREE]
+        size = min((self._most(p.fold, axis) for p in parts if _is_bounded(p.fold)), default=0)
         if size and (not isinstance(capacity, int) or capacity > size):
             block = self.at.names.fresh(f"{axis}_block")
             with self.writer.loop(f"for {block} in range({first}, {stop}, {size}):"):
-                parts = [f for f in folds if _is_bounded(f) or not self.at.is_local(f.names[0])]
+                parts = [p for p in parts if _is_bounded(p.fold) or not self._is_local(p)]
                 end = f"min({block} + {size}, {stop})"
                 self._accumulate(axis, body, block, end, parts)
         else:
             parts = [
-                fold
-                for fold in folds
-                if not self.at.is_local(fold.names[0])
-                or (_is_bounded(fold) and (self._continues(fold, axis) or fold.op == "mantissa"))
+                part
+                for part in parts
+                if not self._is_local(part)
+                or (_is_bounded(part.fold) and self._continues(part.fold, axis))
+                or part.fold.op == "mantissa"
             ]
             self._accumulate(axis, body, first, stop, parts)
 
+    def _folds_in(self, body: list[Node], axis: str) -> list[_Part]:
+        """Return the folds over `axis` in a loop's body, those in written out loops included."""
+        found: list[_Part] = []
+        for node in body:
+            match node:
+                case Leaf(loops.Fold() as fold) if axis in fold.over:
+                    found.append(_Part(fold, {}))
+                case For(inner) if inner in self.tree.unrolled:
+                    # A fold over both axes has one result for all of the inner one's indices.
+                    places = range(self.tree.unrolled[inner])
+                    found += [
+                        _Part(part.fold, {inner: str(place), **part.place})
+                        for part in self._folds_in(node.body, axis)
+                        if inner not in part.fold.over
+                        for place in places
+                    ]
+                case _:
+                    pass
+        return found
+
+    def _is_local(self, part: _Part) -> bool:
+        with self.at.placed(part.place):
+            return self.at.is_local(part.fold.names[0])
+
     def _accumulate(
-        self, axis: str, body: list[Node], first: str, stop: str, parts: list[loops.Fold]
+        self, axis: str, body: list[Node], first: str, stop: str, parts: list[_Part]
     ) -> None:
         """Write a loop that folds `parts` into variables of its own, then joins the results."""
         at = self.at
-        own = {name: at.names.fresh(f"{name}_part") for fold in parts for name in fold.names}
-        for fold in parts:
-            dtypes = [type_.dtype for type_ in fold.types]
-            neutral = reductions.identities(fold.op, dtypes)
-            for name, text in zip(fold.names, neutral, strict=True):
-                self.writer.line(f"{own[name]} = {text}")
+        own: dict[str, str] = {}
+        for part in parts:
+            dtypes = [type_.dtype for type_ in part.fold.types]
+            neutral = reductions.identities(part.fold.op, dtypes)
+            for name, text in zip(part.fold.names, neutral, strict=True):
+                with at.placed(part.place):
+                    variable = own[at.spot(name)] = at.names.fresh(f"{name}_part")
+                self.writer.line(f"{variable} = {text}")
         at.standing_in |= own
         with at.inside(axis, at.names.fresh(axis), first, stop):
             self.nodes(body)
-        for name in own:
-            del at.standing_in[name]
-        for fold in parts:
-            reductions.join(fold, [own[name] for name in fold.names], at)
+        for spot in own:
+            del at.standing_in[spot]
+        for part in parts:
+            with at.placed(part.place):
+                names = [own[at.spot(name)] for name in part.fold.names]
+                reductions.join(part.fold, names, at)
 
     def _most(self, fold: loops.Fold, axis: str) -> int:
         """Return how many elements of a bounded fold a loop takes in one go."""

@@ -7,7 +7,7 @@ taken one index at a time: every value of a unit then needs memory for one index
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from redlang.codegen import bodies
 from redlang.codegen.bodies import statements
@@ -34,6 +34,9 @@ from redlang.ir.types import BOOL, DType, Type
 from redlang.schedule import tidy
 from redlang.schedule.bounds import certain
 
+# Loops of a literal extent up to this one are written out: coordinates, colours.
+UNROLLED = 4
+
 
 @dataclass(slots=True)
 class Tree:
@@ -46,6 +49,8 @@ class Tree:
         slot_counts: Slots of each slot axis.
         layout: The order of axes in which a value lies in memory, outermost first.
         fixed: Grid axes with one index a unit.
+        unrolled: Axes whose loops are written out, with their extents: each index of a value along
+            them is a variable of its own.
     """
 
     root: list[Node]
@@ -54,6 +59,7 @@ class Tree:
     slot_counts: dict[str, int]
     layout: dict[str, tuple[str, ...]]
     fixed: frozenset[str]
+    unrolled: dict[str, int] = field(default_factory=dict)
 
 
 def build_tree(
@@ -114,6 +120,7 @@ class _Builder:
         self.kernel = kernel
         program = program_loops.program
         arrays = [p for p in program.params if isinstance(p, ArrayParam)]
+        self.literal = {a.name: a.extent for a in program.axes if isinstance(a.extent, int)}
         self.dtypes: dict[str, DType] = {p.name: p.dtype for p in arrays}
         values = bodies.values_of(kernel)
         self.types, self.slots, self.counts = values.types, values.slots, values.counts
@@ -144,7 +151,22 @@ class _Builder:
         for axis in reversed(peeled):
             root = [For(axis, root)]
         fixed = frozenset(single)
-        return Tree(root, self.types, self.slots, self.counts, self.layout, fixed)
+        unrolled = self._unrolled()
+        return Tree(root, self.types, self.slots, self.counts, self.layout, fixed, unrolled)
+
+    def _unrolled(self) -> dict[str, int]:
+        """Return short axes of literal extent that a unit always has whole."""
+        cut = {grid.axis for grid in self.kernel.grid}
+        for statement in statements(self.kernel.body):
+            match statement:
+                case loops.Loop(axis=axis):
+                    cut.add(axis)
+                case loops.Contract():
+                    # Operands of products lie in memory.
+                    return {}
+                case _:
+                    pass
+        return {a: n for a, n in self.literal.items() if n <= UNROLLED and a not in cut}
 
     def _peeled(self, single: frozenset[str]) -> list[str]:
         """Return the grid axes that no step wants innermost and no product has whole."""

@@ -221,11 +221,25 @@ class Places:
 
     def is_local(self, name: str) -> bool:
         """Say whether the current element of a value is a local variable."""
-        return name in self.standing_in or not self.storage[name].in_memory
+        return self.spot(name) in self.standing_in or not self.storage[name].in_memory
 
     def variable(self, name: str) -> str:
         """Return the local variable that holds a value."""
-        return self.standing_in.get(name) or self.names.of("value", name)
+        spot = self.spot(name)
+        return self.standing_in.get(spot) or self.names.of("value", spot)
+
+    def spot(self, name: str) -> str:
+        """Return the name of a value with its indices along axes whose loops are written out."""
+        apart = [axis for axis in self.storage[name].dims if axis in self.tree.unrolled]
+        return ".".join([name, *(self.indices[axis] for axis in apart if axis in self.indices)])
+
+    @contextmanager
+    def placed(self, place: Mapping[str, str]) -> Iterator[None]:
+        """Give axes whose loops are written out an index each."""
+        self.indices |= place
+        yield
+        for axis in place:
+            del self.indices[axis]
 
     def read(self, name: str, slot: str | None = None) -> str:
         """Return the current element of a value; `slot` picks one of a list."""

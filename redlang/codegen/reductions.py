@@ -145,7 +145,7 @@ def _scaled_product(step: loops.Fold, to: Places) -> None:
     if step.condition is not None:
         text = f"select({to.typed(step.condition, BOOL)}, {text}, {number(1, dtype)})"
     value = to.keep(text)
-    if mantissa in to.standing_in:
+    if to.spot(mantissa) in to.standing_in:
         to.write(mantissa, f"product_multiply({to.read(mantissa)}, fraction({value}))")
         to.write(power, f"{to.read(power)} + exponent({value})")
     else:

@@ -21,7 +21,8 @@ class Storage:
     """Where one value lives.
 
     Attributes:
-        dims: The axes of its buffer, outermost first.
+        dims: The axes of its buffer, outermost first; without one, those along which each index is
+            a variable of its own.
         in_memory: Whether it has a buffer at all.
     """
 
@@ -68,5 +69,6 @@ def decide(tree: Tree) -> dict[str, Storage]:
         single = {loop.axis for loop in loops} | tree.fixed
         axes = tree.layout.get(name, tree.types[name].axes)
         dims = tuple(axis for axis in axes if axis not in single)
-        places[name] = Storage(dims, bool(dims) or name in memory)
+        apart = all(axis in tree.unrolled for axis in dims)
+        places[name] = Storage(dims, not apart or name in memory)
     return places
