@@ -62,7 +62,7 @@ class Definition:
         function = inner if isinstance(inner, FunctionType) else None
         names: Mapping[str, object] = {}
         if isinstance(inner, type):
-            names = vars(sys.modules[inner.__module__])
+            names = _names_around(inner)
         source: SourceText | SourceUnavailableError
         try:
             source = pipeline.capture(target)
@@ -156,6 +156,15 @@ class Definition:
             if name in dotted or pipeline.means_something(value):
                 found[name] = _pack(value)
         return found
+
+
+def _names_around(target: type) -> Mapping[str, object]:
+    """Return the names of the module that a class was defined in, also where none is imported."""
+    module = sys.modules.get(target.__module__)
+    if module is not None:
+        return vars(module)
+    functions = [value for value in vars(target).values() if isinstance(value, FunctionType)]
+    return functions[0].__globals__ if functions else {}
 
 
 class _Module:

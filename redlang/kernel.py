@@ -156,7 +156,8 @@ class Kernel(_Defined):
             keywords: As in a call.
 
         Returns:
-            NumPy arrays, one or a tuple. In `double` precision floats are float64, as computed.
+            NumPy arrays, one or a tuple. In `double` precision floats are float64, as computed;
+            integers and truth values have the types that they have from the kernel.
         """
         return pipeline.reference(self._start(), args, keywords, precision)
 

@@ -381,6 +381,11 @@ class Streams:
             and any(spec.name == axis for dim in p.annotation.dims for spec in dim.axes)
         )
 
+    def missing(self, arguments: Mapping[str, object]) -> tuple[str, ...]:
+        """Return the parameters that have neither an argument nor a default."""
+        declared = self._machine.caller.declared.parameters
+        return tuple(p.name for p in declared if p.default is None and p.name not in arguments)
+
     def __repr__(self) -> str:
         return self.kernel.__name__
 

@@ -22,7 +22,7 @@ from redlang.frontend.signature import check_name
 from redlang.frontend.typing import cast, coerce, promote, require_bool
 from redlang.frontend.wording import are, counted, letters, named
 from redlang.ir import walk
-from redlang.ir.program import ArrayParam, Expr, Index, Load, Reduce, Ref
+from redlang.ir.program import ArrayParam, Axis, Expr, Index, Load, Reduce, Ref
 from redlang.ir.types import BOOL, DTYPES
 from redlang.source import Span
 
@@ -41,7 +41,8 @@ def builtin(frame: Frame, node: syntax.Call, operands: Sequence[Expr] | None) ->
             span=node.axes[0].span,
         )
     if node.keywords:
-        raise KernelSyntaxError(f"{text} takes no keywords", span=node.keywords[0].span)
+        problem, hint = f"{text} takes no keywords", f"give them by position: {_usage(text)}"
+        raise KernelSyntaxError(problem, hint=hint, span=node.keywords[0].span)
     if text in SCALARS:
         raise UnknownNameError(
             f"{text} is for annotations; a cast names its element type",
@@ -173,7 +174,11 @@ def reduction(
     """
     op, span = node.function.text, frame.at(node.span)
     if node.keywords:
-        raise KernelSyntaxError(f"{op} takes no keywords", span=node.keywords[0].span)
+        raise KernelSyntaxError(
+            f"{op} takes no keywords",
+            hint=_without_keyword(op, node.keywords[0].name, operands),
+            span=node.keywords[0].span,
+        )
     wanted, number = (2 if op == "topk" else 1), len(node.arguments)
     if number != wanted:
         hint = "topk[e](p, 8)" if op == "topk" else f"{op}[n](x)"
@@ -186,12 +191,36 @@ def reduction(
         )
     new_axis = _new_axis(frame, node) if op == "topk" else None
     if operands is None or axes is None:
+        if new_axis is not None and new_axis not in frame.draft.axes:
+            # Declared all the same, so that what reads it stays silent.
+            frame.draft.declare(Axis(new_axis, 1, span))
         return None
     if op == "mean":
         return reductions.mean(frame.draft, axes, operands[0], span)
     if op == "topk":
-        return reductions.topk(frame.draft, axes, new_axis, operands[0], operands[1], span)
+        k = names.settled(frame, operands[1])
+        return reductions.topk(frame.draft, axes, new_axis, operands[0], k, span)
     return reductions.reduce(frame.draft, op, axes, operands[0], span)
+
+
+def _without_keyword(op: str, keyword: str, operands: Sequence[Expr] | None) -> str:
+    """Return how redlang says what a keyword of NumPy's or torch's reductions does."""
+    axes = operands[0].type.axes if operands else ()
+    axis = axes[-1] if axes else "n"
+    match keyword:
+        case "axis" | "dim" | "axes":
+            known = f"; the operand has {' '.join(axes)}" if axes else ""
+            return f"the axis is named behind {op}: {op}[{axis}](...){known}"
+        case "where":
+            return f"leave elements out by a mask: {op}[{axis}](where(c, x))"
+        case "keepdims" | "keepdim":
+            return "values meet by the names of their axes, so none has to be kept"
+        case "dtype":
+            return f"cast the operand: {op}[{axis}](f64(x))"
+        case "k" if op == "topk":
+            return f"give it by position: topk[{axis}](x, 8)"
+        case _:
+            return f"{op}[{axis}](x) is all there is"
 
 
 def reduced_axes(frame: Frame, node: syntax.Call) -> list[str] | None:

@@ -62,7 +62,10 @@ class Capture:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """A macro, kernel or monoid that was inlined: compared by identity at each call."""
+    """A macro, kernel or monoid that was inlined, or a number that became a literal.
+
+    A call where its name means another makes the kernel anew.
+    """
 
     scope: outside.Scope
     path: str

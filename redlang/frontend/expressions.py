@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TypeAlias, assert_never
 
 from redlang.errors import AxisError, DTypeError, KernelSyntaxError, RedlangError, UnknownNameError
-from redlang.frontend import calls, inlining, monoids, names, syntax
+from redlang.frontend import calls, inlining, monoids, names, reductions, syntax
 from redlang.frontend import scope as outside
 from redlang.frontend.builtins import BUILTINS, REDUCERS
 from redlang.frontend.draft import ArrayView, Frame, Poison, Tuple, Value
@@ -252,7 +252,13 @@ def _builtin(frame: Frame, node: syntax.Call) -> Expr | Reduce | None:
         )
     if text in REDUCERS:
         _check_reduces(frame, node)
-    operands = _several(frame, node.arguments)
+    arguments = node.arguments
+    if text == "topk" and len(arguments) == 2 and names.is_unknown(frame, arguments[1]):
+        frame.report(reductions.no_count(node.arguments[1]), node.arguments[1].span)
+        _several(frame, arguments[:1])
+        operands = None
+    else:
+        operands = _several(frame, arguments)
     if text in REDUCERS:
         return calls.reduction(frame, node, calls.reduced_axes(frame, node), operands)
     return calls.builtin(frame, node, operands)

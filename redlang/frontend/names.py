@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from redlang.errors import AxisError, DTypeError, RedlangError, UnknownNameError
 from redlang.frontend import scope as outside
+from redlang.frontend import syntax
 from redlang.frontend.builtins import BUILTINS, CONSTANTS, did_you_mean, no_function
 from redlang.frontend.draft import (
     ArrayView,
@@ -21,7 +22,7 @@ from redlang.frontend.draft import (
 from redlang.frontend.gather import read
 from redlang.frontend.signature import scalar_value
 from redlang.frontend.wording import letters, named
-from redlang.ir.program import Expr, Ref, ScalarParam
+from redlang.ir.program import Expr, Ref, Scalar, ScalarParam
 from redlang.ir.types import BOOL, F64, I64, DType
 from redlang.source import Span
 
@@ -148,6 +149,30 @@ def function(frame: Frame, text: str, span: Span) -> Inlined:
             raise UnknownNameError(
                 f"{text} is {what}, which a kernel cannot call", hint=hint, span=span
             )
+
+
+def is_unknown(frame: Frame, node: syntax.Expr) -> bool:
+    """Tell whether an expression is a name that means nothing."""
+    if not isinstance(node, syntax.Name) or node.text in frame.misused:
+        return False
+    known = node.text in frame.bindings or node.text in frame.axes or node.text in BUILTINS
+    return not known and frame.scope.find(node.text) is None
+
+
+def settled(frame: Frame, value: Expr) -> Expr:
+    """Return an integer from outside as a literal, and anything else as it is.
+
+    A kernel that holds one is made anew once the name means another.
+    """
+    if not isinstance(value, Scalar):
+        return value
+    for capture in frame.draft.captures.values():
+        entity = capture.scope.find(capture.path) if capture.name == value.name else None
+        if isinstance(entity, outside.Number) and entity.kind == "int":
+            used = Used(capture.scope, capture.path, entity)
+            frame.draft.used.setdefault((id(capture.scope), capture.path), used)
+            return frame.draft.number(entity.value, value.span)
+    return value
 
 
 def _value(frame: Frame, text: str, value: Value, span: Span) -> Expr | None:

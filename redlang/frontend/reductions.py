@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from redlang.errors import AxisError, DTypeError
+from redlang.errors import AxisError, DTypeError, RedlangError
+from redlang.frontend import syntax
 from redlang.frontend.draft import Draft
 from redlang.frontend.typing import coerce, require_bool
 from redlang.ir.presence import Conditions
@@ -115,11 +116,7 @@ def topk(
         # Declared before anything can go wrong, so that what reads it stays silent.
         draft.declare(Axis(new_axis, count if isinstance(count, int) else 1, span))
     if not isinstance(count, int):
-        raise DTypeError(
-            "the k of topk is an integer literal",
-            hint="a plan keeps k slots, so k is part of the kernel: topk[e](p, 8)",
-            span=span,
-        )
+        raise no_count(None, span)
     if count < 1:
         raise DTypeError(f"topk keeps at least one element, and k is {count}", span=span)
     check_axes("topk", axes, [operand], span)
@@ -134,6 +131,17 @@ def topk(
     if new_axis in operand.type.axes:
         raise AxisError(f"the operand of topk has axis {new_axis} already", span=span)
     return reduce(draft, "topk", axes, operand, span, k=count, new_axis=new_axis)
+
+
+def no_count(k: syntax.Expr | None, span: Span | None = None) -> RedlangError:
+    """Return the error for a k that is no number when the kernel is made."""
+    unknown = f", and {k.text} means nothing here" if isinstance(k, syntax.Name) else ""
+    return DTypeError(
+        f"the k of topk is an integer literal{unknown}",
+        hint="a plan keeps k slots, so k is part of the kernel: write topk[e](p, 8), or name an "
+        "integer that is defined outside; a parameter gets its value too late",
+        span=span,
+    )
 
 
 def anonymous(axis: str) -> bool:

@@ -25,6 +25,9 @@ def results(
 ) -> tuple[Result, ...]:
     """Return the kernel's results; note what is wrong with them."""
     annotations = frame.function.returns
+    if list(values) == [None] and len(annotations or ()) > 1:
+        # A call with a mistake: nobody knows how many results it would have given.
+        return ()
     if annotations is not None and len(annotations) != len(values):
         frame.report(
             AxisError(

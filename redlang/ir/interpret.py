@@ -41,8 +41,8 @@ def interpret(
         program: As resolved or normalised.
         arrays: A value for each parameter that has no default, by name.
         precision: In which types floats are computed.
-        store: Whether results are rounded to their element types, as a kernel's are. Otherwise
-            they are as computed, which is what errors are measured against.
+        store: Whether floating results are rounded to their element types, as a kernel's are.
+            Otherwise they are as computed, which is what errors are measured against.
 
     Raises:
         ArgumentError: An extent contradicts another, or a parameter is missing.
@@ -155,6 +155,7 @@ def _scalar(param: ScalarParam, value: Array | Number | None) -> Number:
 
 def _result(program: Program, result: Result, scope: Scope, *, store: bool) -> Array:
     work = numerics.work_dtype(result.value.type.dtype, scope.precision)
+    store = store or result.dtype.kind != "float"
     dtype = numerics.storage_dtype(result.dtype) if store else work
     whole: Array = np.empty([scope.extents[axis] for axis in result.axes], dtype)
     for windows in _pieces(result.axes, scope):

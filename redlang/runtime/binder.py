@@ -7,6 +7,7 @@ the launcher filed under that key. Its text is made once; a call does no more th
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType
@@ -136,7 +137,11 @@ class _Text:
             body.append(f"    return {p}renew({renew})")
         for i, (_, was) in enumerate(used):
             self.names[f"w{i}"] = was
-            body += [f"if {p}u{i} is not {p}w{i}:", f"    return {p}renew({renew})"]
+            test = f"{p}u{i} is not {p}w{i}"
+            if isinstance(was, numbers.Integral):
+                # Of a number only the value counts.
+                test = f"type({p}u{i}) is not type({p}w{i}) or {p}u{i} != {p}w{i}"
+            body += [f"if {test}:", f"    return {p}renew({renew})"]
         body += [line for parameter in parameters for line in self._convert(parameter)]
         body.append(f"{p}key = ({self._key(len(captured))})")
         if self.takes_out:

@@ -7,11 +7,13 @@ program reads. When a macro or callee turns out to be another object, the same h
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from redlang.errors import ArgumentError, DTypeError, InternalError, RedlangError
+from redlang.frontend.builtins import nearest
 from redlang.frontend.resolve import Capture, Resolution, Signature, Used, resolve_fully
 from redlang.frontend.scope import Kind, NamesScope, as_number
 from redlang.runtime import binder, foreign
@@ -96,7 +98,13 @@ class Caller:
 
     def unbound(self, problem: str) -> ArgumentError:
         """Return the error for arguments that Python could not match with parameters."""
-        return ArgumentError(f"{problem}\n  kernel {self.declared.signature}")
+        names = [parameter.name for parameter in self.declared.parameters]
+        unknown = re.search(r"unexpected keyword argument '(\w+)'", problem)
+        hint = ""
+        if unknown:
+            match = nearest(unknown[1], [*names, "out"])
+            hint = f"did you mean {match}?" if match else f"it takes {', '.join(names)} and out"
+        return ArgumentError(f"{problem}\n  kernel {self.declared.signature}", hint=hint)
 
     @property
     def launchers(self) -> int:

@@ -58,6 +58,9 @@ class Source(Protocol):
     def varying(self, axis: str) -> tuple[str, ...]:
         """Return the array parameters that vary with an axis, in order."""
 
+    def missing(self, arguments: Mapping[str, object]) -> tuple[str, ...]:
+        """Return the parameters that have neither an argument nor a default."""
+
 
 class _Chunk:
     """A chunk under the indices of the whole axis: `chunk[offset]` is its first element."""
@@ -140,7 +143,8 @@ class Fold:
         if self._scope is not None and self._others(scope) != self._others(self._scope):
             raise ArgumentError(
                 f"this chunk has {self._others(scope)}, and earlier ones had "
-                f"{self._others(self._scope)}"
+                f"{self._others(self._scope)}",
+                hint=f"chunks are pieces along {self.axis}, and differ only in how long they are",
             )
         shifted: dict[str, Any] = dict(scope.arrays)
         for name in made.varying:
@@ -227,6 +231,18 @@ class Fold:
                 hint=f"what does not vary with {self.axis} is given by name",
             )
         given = {**dict(zip(varying, arrays, strict=False)), **named}
+        missing = [
+            name
+            for name in self._kernel.missing({**self._constants, **given})
+            if name not in varying
+        ]
+        if missing:
+            values = ", ".join(f"{name}=..." for name in missing)
+            raise ArgumentError(
+                f"the fold of {self._kernel!r} has no {', '.join(missing)}",
+                hint=f"what does not vary with {self.axis} is said beforehand: "
+                f"fold({self.axis!r}, {values})",
+            )
         call = self._kernel.examine({**self._constants, **given}, self.axis)
         self._constants |= {n: v for n, v in named.items() if n not in varying}
         if self._resolved is None:

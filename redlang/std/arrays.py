@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import numbers
-from collections.abc import Callable, Sequence
+import reprlib
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from redlang.errors import ArgumentError
@@ -28,6 +29,8 @@ class LibraryFunction:
         arguments: The layout of each parameter that may be an array; the first decides the rank.
         results: The layouts of the results.
         literals: Parameters whose value becomes part of the kernel's text.
+        shared: Whether the leading array may have a multiple of the others' heads: its dimension
+            in front of the named ones.
     """
 
     def __init__(
@@ -36,8 +39,11 @@ class LibraryFunction:
         arguments: dict[str, Layout],
         results: tuple[Layout, ...],
         literals: frozenset[str],
+        *,
+        shared: bool = False,
     ) -> None:
         self.macro = macro
+        self.shared = shared
         self.axes = tuple((macro.axes or "").split())
         self.arguments = arguments
         self.results = results
@@ -76,10 +82,13 @@ class LibraryFunction:
         arrays = {name: value for name, value in values.items() if _is_array(value)}
         leader = next(iter(self.arguments))
         if leader not in arrays:
+            listed = isinstance(values.get(leader), list | tuple)
             raise ArgumentError(
                 f"{self.__name__} needs an array with at least one axis as {leader}, "
-                f"not {values.get(leader)!r}",
-                hint="a number has no axis to work along",
+                f"not {reprlib.repr(values.get(leader))}",
+                hint=f"pass numpy.asarray({leader})"
+                if listed
+                else "a number has no axis to work along",
             )
         ndim = len(arrays[leader].shape)
         kernel = self._kernel(
@@ -89,6 +98,7 @@ class LibraryFunction:
             tuple((name, values[name]) for name in values if name in self.literals),
             tuple(n for n in values if n not in self.literals and n not in arrays),
             any("float64" in str(array.dtype) for array in arrays.values()),
+            self._shares(arrays, leader),
         )
         given = {n: v for n, v in values.items() if n not in self.literals}
         return kernel(**given) if out is None else kernel(**given, out=out)
@@ -113,7 +123,12 @@ class LibraryFunction:
 
     def _dimensions(self, ndim: int, axis: int | Sequence[int], leader: str) -> tuple[int, ...]:
         """Return the positions of the one axis that `axis=` can choose, in 0..ndim-1."""
-        positions = (axis,) if isinstance(axis, int) else tuple(axis)
+        positions = tuple(axis) if isinstance(axis, Iterable) else (axis,)
+        if not all(isinstance(position, numbers.Integral) for position in positions):
+            raise ArgumentError(
+                f"axis of {self.__name__} is {axis!r}, and must be an integer or several",
+                hint=f"for all dimensions: axis={tuple(range(ndim))}",
+            )
         for position in positions:
             if not -ndim <= position < ndim:
                 plural = "" if ndim == 1 else "s"
@@ -128,6 +143,23 @@ class LibraryFunction:
             )
         return tuple(sorted({position % ndim for position in positions}))
 
+    def _shares(self, arrays: dict[str, Any], leader: str) -> bool:
+        """Tell whether the last dimension in front of the named ones is a multiple of the others'.
+
+        Heads of queries share heads of keys and values in this way.
+        """
+        if not self.shared:
+            return False
+        place = -len(self._named(leader)) - 1
+        ranks = {len(array.shape) for array in arrays.values()}
+        if len(ranks) != 1 or min(ranks) < -place:
+            return False
+        lengths = {array.shape[place] for name, array in arrays.items() if name != leader}
+        if len(lengths) != 1:
+            return False
+        heads, (length,) = arrays[leader].shape[place], lengths
+        return bool(length) and heads != length and heads % length == 0
+
     def _named(self, parameter: str) -> list[str]:
         return [part for part in self.arguments[parameter].split() if part != "..."]
 
@@ -139,17 +171,23 @@ class LibraryFunction:
         literals: tuple[tuple[str, object], ...],
         scalars: tuple[str, ...],
         wide: bool,
+        shares: bool,
     ) -> Kernel:
-        """Compile the kernel for one rank, one choice of axes and one set of options."""
+        """Compile the kernel for one rank, one choice of axes and one set of options.
+
+        With `shares`, several heads of the leading array share one of the others.
+        """
         leader = next(iter(self.arguments))
         named = self._named(leader)
         expand = _Expansion(named, ndim, positions)
-        signature = [f'{name}: "{expand(self.arguments[name])}"' for name in arrays]
+        own = _Expansion(named, ndim, positions, group="share") if shares else expand
+        layouts = {name: own if name == leader else expand for name in arrays}
+        signature = [f'{name}: "{layouts[name](self.arguments[name])}"' for name in arrays]
         signature += [f"{name}: {self._kind(name)}" for name in scalars]
         passed = [f"{name}={name}" for name in (*arrays, *scalars)]
         passed += [f"{name}={value!r}" for name, value in literals]
         axes = [part for axis in self.axes for part in expand.axis(axis)]
-        results = [self._result(layout, expand, wide) for layout in self.results]
+        results = [self._result(layout, own, wide) for layout in self.results]
         names = [f"result_{number}" for number in range(len(results))]
         quoted = ", ".join(f'"{result}"' for result in results)
         text = (
@@ -178,7 +216,9 @@ class LibraryFunction:
 class _Expansion:
     """Layouts with `...` and the chosen axis spelled out."""
 
-    def __init__(self, named: list[str], ndim: int, positions: tuple[int, ...]) -> None:
+    def __init__(
+        self, named: list[str], ndim: int, positions: tuple[int, ...], group: str | None = None
+    ) -> None:
         single = named[0] if len(named) == 1 else None
         count = len(positions) if single else len(named)
         if ndim < count:
@@ -189,6 +229,8 @@ class _Expansion:
         self.single = single
         self.positions = positions
         self.rest = [f"b{number}" for number in range(ndim - count)]
+        if group is not None:
+            self.rest[-1] = f"({self.rest[-1]} {group})"
 
     def axis(self, name: str) -> list[str]:
         """Return the axes that stand for the macro's axis `name`."""
@@ -212,20 +254,21 @@ class _Expansion:
 
 
 def on_arrays(
-    *, returns: Layout, literals: str = "", **layouts: Layout
+    *, returns: Layout, literals: str = "", shared: bool = False, **layouts: Layout
 ) -> Callable[[Function], LibraryFunction]:
     """Make a macro callable on arrays whose dimensions `layouts` names.
 
     Args:
         returns: The layouts of the results, separated by commas.
         literals: Parameters whose value becomes part of the text, separated by spaces.
+        shared: Whether heads of the first array may share those of the others.
         layouts: For each parameter that may be an array, its layout.
     """
 
     def decorate(macro: Function) -> LibraryFunction:
         results = tuple(layout.strip() for layout in returns.split(","))
         names = frozenset(literals.split())
-        return LibraryFunction(macro, layouts, results, names)
+        return LibraryFunction(macro, layouts, results, names, shared=shared)
 
     return decorate
 

@@ -48,7 +48,7 @@ def scores(q, k, scale=nan, causal=False, left=-1, right=-1):
     return where((~causal | behind) & window[m, n](left, right), s)
 
 
-@on_arrays(q="... m d", k="... n d", v="... n e", returns="... m e", literals="causal")
+@on_arrays(q="... m d", k="... n d", v="... n e", returns="... m e", literals="causal", shared=True)
 @function(axes="m n d")
 def attention(q, k, v, scale=nan, causal=False, left=-1, right=-1):
     """Return v averaged over n with the weights softmax of `scores`.
@@ -58,7 +58,14 @@ def attention(q, k, v, scale=nan, causal=False, left=-1, right=-1):
     return weighted[n](scores[m, n, d](q, k, scale, causal, left, right), v)
 
 
-@on_arrays(q="... m d", k="... n d", v="... n e", returns="... m e, wide[... m]", literals="causal")
+@on_arrays(
+    q="... m d",
+    k="... n d",
+    v="... n e",
+    returns="... m e, wide[... m]",
+    literals="causal",
+    shared=True,
+)
 @function(axes="m n d")
 def attention_with_lse(q, k, v, scale=nan, causal=False, left=-1, right=-1):
     """Return attention, and the natural log of the sum of exp(score) over n.

@@ -3,7 +3,7 @@
 All of them subtract the largest visible element first (Milakov and Gimelshein 2018, arXiv
 1805.02867, for the single pass). Where that is -inf, because nothing is visible or everything is
 -inf, they subtract 0 instead: the weights are 0 and the log-sum-exp is -inf. A NaN or a +inf among
-the visible elements makes the row's results NaN.
+the visible elements makes the row's results NaN; only the log-sum-exp of +inf is +inf.
 """
 
 from redlang.kernel import function
@@ -41,9 +41,13 @@ def log_softmax(x):
 @on_arrays(x="... l", returns="...")
 @function(axes="l")
 def logsumexp(x):
-    """Return the natural log of the sum of exp(x) along l; -inf over nothing or only -inf."""
-    top = finite_top(max[l](x))
-    return top + log(sum[l](exp(x - top)))
+    """Return the natural log of the sum of exp(x) along l.
+
+    -inf over nothing or only -inf; +inf where an element is +inf and none is NaN.
+    """
+    largest = max[l](x)
+    top = finite_top(largest)
+    return where(largest == inf, inf, top + log(sum[l](exp(x - top))))
 
 
 @on_arrays(x="... l", label="...", returns="...")

@@ -109,8 +109,14 @@ def _fixed(kernel: Kernel) -> dict[str, int]:
 
 def _least(kernel: Kernel, dtype: str) -> dict[str, int]:
     """Return how many elements the kernel needs along an axis, where that is more than none."""
-    arrays = [p for p in parameters(kernel) if isinstance(p.annotation, syntax.ArrayAnnotation)]
-    signature = Signature({p.name: DTYPES[dtype] for p in arrays if not p.annotation.dtype})
+    signature = Signature(
+        {
+            parameter.name: DTYPES[dtype]
+            for parameter in parameters(kernel)
+            if isinstance(parameter.annotation, syntax.ArrayAnnotation)
+            and parameter.annotation.dtype is None
+        }
+    )
     try:
         program = kernel.machine.caller.resolve(signature).program
     except RedlangError:

@@ -34,13 +34,13 @@ def tolerance(
     return tuple(factor * eps * s for s in spread(right, others, step))
 
 
-def moved(arguments: Mapping[str, Array | float]) -> tuple[float, list[dict[str, Array | float]]]:
+def moved(arguments: Mapping[str, Any]) -> tuple[float, list[dict[str, Any]]]:
     """Return how far inputs are moved, and the arguments moved that far at random, three times."""
     precisions = [_eps(value.dtype) for value in arguments.values() if _floats(value)]
     step = max(2.0**-20, *(4 * precision for precision in precisions), 0.0)
     rng = np.random.default_rng(0)
 
-    def sample(value: Array | float) -> Array | float:
+    def sample(value: Any) -> Any:  # noqa: ANN401  # any argument
         if not _floats(value):
             return value
         factors = 1 + step * rng.uniform(-1, 1, value.shape)

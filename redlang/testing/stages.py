@@ -48,7 +48,7 @@ def _certain(value: Reduce, data: Array, scope: Scope) -> Array:
     far = (size >= limits.tiny * MARGIN) & (size <= float(limits.max) / MARGIN)
     # Terms that cancel may come to 0 or to anything near it; a maximum of 0 is an element.
     exact = value.op in ("max", "min") or 0 in (scope.extents[axis] for axis in value.axes)
-    return far | (data == 0) if exact else far
+    return np.asarray(far | (data == 0) if exact else far)
 
 
 def _row(program: Program, result: Result, masks: Sequence[Tile], scope: Scope) -> Array:
@@ -58,6 +58,6 @@ def _row(program: Program, result: Result, masks: Sequence[Tile], scope: Scope) 
     for mask in masks:
         inner = tuple(i for i, axis in enumerate(mask.axes) if axis not in result.axes)
         axes = tuple(axis for axis in mask.axes if axis in result.axes)
-        whole &= spread(mask.data.all(axis=inner), axes, result.axes)
+        whole &= spread(np.asarray(mask.data.all(axis=inner)), axes, result.axes)
     assert whole.size == math.prod(shape)
     return joined(program, result, whole, scope.extents)

@@ -31,6 +31,21 @@ def helped(x: "n") -> "n":
     return helper(x)
 
 
+WINNERS = 2
+
+
+@redlang.function(axes="e j")
+def best(x, k):
+    v, _ = topk[e:j](x, k)
+    return sum[j](v)
+
+
+@redlang.kernel
+def winners(x: "n") -> ("", ""):
+    v, _ = topk[n:j](x, WINNERS)
+    return sum[j](v), best[n, l](x, WINNERS)
+
+
 TEXT = textwrap.dedent(
     """
     import redlang
@@ -78,6 +93,22 @@ def test_a_captured_number_is_read_at_each_call(monkeypatch):  # C107
     np.testing.assert_array_equal(scaled(X), [2, 4])
     monkeypatch.setitem(globals(), "SCALE", 5.0)
     np.testing.assert_array_equal(scaled(X), [5, 10])
+
+
+def test_a_changed_number_of_winners_makes_another_kernel(monkeypatch):
+    x = np.array([1, 4, 2, 8], f32)
+    for k, right in ((2, 12), (3, 14), (np.int64(1), 8), (2, 12)):
+        monkeypatch.setitem(globals(), "WINNERS", k)
+        assert winners(x) == (right, right)
+        assert winners.reference(x) == (right, right)
+
+
+def test_a_keyword_misspelled_is_recognised():
+    kernel = redlang.compile('def f(x: "n", *, eps: float = 1.0) -> "n": return x + eps')
+    with pytest.raises(redlang.ArgumentError, match=r"did you mean eps\?"):
+        kernel(X, epsilon=2.0)
+    with pytest.raises(redlang.ArgumentError, match="it takes x, eps and out"):
+        kernel(X, gain=2.0)
 
 
 def test_closures_of_one_factory_keep_their_own_numbers():  # C108
@@ -162,3 +193,29 @@ def test_a_wrong_extent_names_axis_sizes_and_argument():  # C115
 
 def test_the_library_pickles_by_name():
     assert pickle.loads(pickle.dumps(std.softmax)) is std.softmax
+
+
+def test_a_monoid_of_no_module_that_is_known_sees_its_own_names(tmp_path):
+    path = tmp_path / "generated.py"
+    path.write_text(
+        textwrap.dedent(
+            """
+            import redlang
+            START = 1.0
+
+            @redlang.monoid
+            class Product:
+                def init():
+                    return START
+                def combine(a, b):
+                    return a * b
+
+            @redlang.kernel
+            def kernel(x: "n") -> "":
+                return Product[n](x)
+            """
+        )
+    )
+    names: dict[str, Any] = {"__name__": "not_imported_anywhere"}
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    assert names["kernel"](np.array([2, 3, 4], f32)) == 24

@@ -707,6 +707,35 @@ def test_wrong_calls(expression, problem):
     assert mistake(f"return {expression}", names={"K": 3})[0] == problem
 
 
+@pytest.mark.parametrize(
+    ("expression", "hint"),
+    [
+        ("sum(x, axis=1)", "the axis is named behind sum: sum[n](...); the operand has m n"),
+        ("max[n](x, dim=1)", "the axis is named behind max: max[n](...); the operand has m n"),
+        ("sum[n](x, where=x > 0)", "leave elements out by a mask: sum[n](where(c, x))"),
+        ("sum[n](x, dtype=1)", "cast the operand: sum[n](f64(x))"),
+        ("clip(x, min=0, max=1)", "give them by position: clip(x, low, high)"),
+    ],
+)
+def test_keywords_of_other_libraries_are_answered(expression, hint):
+    assert mistake(f"return {expression}")[1] == hint
+
+
+def test_the_k_of_topk_may_be_an_integer_from_outside():
+    names = {"K": 3, "h": 2.5}
+    lines = body("v, i = topk[n:j](x, K)\nreturn v", names=names)
+    assert lines[0].endswith("topk[n:j](x[m, n], 3)")
+    problem, hint = mistake("v, i = topk[n:j](x, k)\nreturn sum[j](v)")
+    assert problem == "the k of topk is an integer literal, and k means nothing here"
+    assert "name an integer that is defined outside" in hint
+    for k in ("h", "size(n)", "s"):
+        found = mistakes(
+            f'def f(x: "m n", s: int) -> ("m j", "m j"):\n    return topk[n:j](x, {k})', names
+        )
+        assert found[0][2] == "the k of topk is an integer literal"
+        assert not any("returned" in problem for _, _, problem, _ in found)
+
+
 def test_the_number_of_results_must_match_the_annotation():
     found = mistakes('def f(x: "m n") -> ("m", "m"):\n    return sum[n](x)')
     assert found[0][2] == "1 result is returned, and the annotation describes 2"

@@ -264,6 +264,16 @@ def test_attention_never_holds_queries_keys_and_features_at_once():
     assert peak < 16 * 2**20
 
 
+def test_small_integers_come_back_as_what_they_are_declared_in_any_precision():
+    x = np.array([[1.4, -300, 2.6]], np.float32)
+    text = 'def kernel(x: "m n") -> ("i8[m n]", "m n", "m"):\n    return i8(x), x > 0, sum[n](x)\n'
+    for precision in ("double", "declared"):
+        codes, positive, total = run(text, precision, x=x)
+        assert (codes.dtype, positive.dtype) == (np.int8, np.bool_)
+        np.testing.assert_array_equal(codes, [[1, -128, 2]])
+        assert total.dtype == (np.float64 if precision == "double" else np.float32)
+
+
 # Order before strictly monotone maps (decision 7 of the algebra)
 
 SOFTMAX = """

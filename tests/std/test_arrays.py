@@ -93,6 +93,32 @@ def test_a_nan_spoils_its_row_only(name):
     assert np.isfinite(result[[0, 2, 3]]).all()
 
 
+def test_the_log_sum_exp_of_plus_infinity_is_plus_infinity():
+    # As scipy.special.logsumexp; nothing but -inf gives -inf, and a NaN wins.
+    rows = [[0, inf, 1], [inf, inf, inf], [-inf, inf, 0], [inf, nan, 0], [-inf, -inf, -inf]]
+    x = np.array(rows, f32)
+    right = [inf, inf, inf, nan, -inf]
+    assert_close(std.logsumexp(x), right)
+    kernel = redlang.compile(
+        'def f(x: "m n") -> "m": return std.logsumexp[n](x)', names={"std": std}
+    )
+    assert_close(kernel.reference(x), right)
+    assert [axes for kernel in kernel.sweeps for axes, _ in kernel] == ["n"]
+    assert np.isnan(std.softmax(x)[:4]).all()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_heads_of_queries_may_share_those_of_keys(causal):
+    rng = np.random.default_rng(7)
+    q = rng.normal(size=(2, 6, 5, 4)).astype(f32)
+    k, v = rng.normal(size=(2, 2, 2, 7, 4)).astype(f32)
+    right = std.attention_with_lse(q, k.repeat(3, 1), v.repeat(3, 1), causal=causal)
+    shared = std.attention_with_lse(q, k, v, causal=causal)
+    assert [r.shape for r in shared] == [(2, 6, 5, 4), (2, 6, 5)]
+    assert_close(shared, right, rtol=1e-5, atol=1e-6)
+    assert_close(std.attention(q, k, v, causal=causal), right[0], rtol=1e-5, atol=1e-6)
+
+
 def test_masked_exponentials_weigh_nothing_among_others():
     x = np.array([[0, -inf, 1]], f32)
     right = softmax(np.array([0, 1.0]), 0)
@@ -193,7 +219,11 @@ def test_quantisation_is_as_close_as_its_format():
     ("call", "message"),
     [
         (lambda: std.softmax(X, axis=3), "axis 3"),
-        (lambda: std.softmax(2.0), "array"),
+        (lambda: std.softmax(2.0), "a number has no axis"),
+        (lambda: std.softmax([1.0, 2.0]), r"pass numpy.asarray\(x\)"),
+        (lambda: std.softmax(X, axis=None), r"for all dimensions: axis=\(0, 1, 2\)"),
+        (lambda: std.softmax(X, axis=1.5), "axis of softmax is 1.5"),
+        (lambda: std.attention(X, X[:2], X[:2]), "k has extent 2 along axis 'b0', and q has 3"),
         (lambda: std.softmax(X, temperature=2.0), "temperature is no parameter"),
         (lambda: std.softmax(X, X, X), "takes 1 argument"),
         (lambda: std.attention(X, X, X, axis=0), "last 2 dimensions"),

@@ -80,8 +80,8 @@ class Planted:
         return self.kernel.__redlang__()
 
 
-def planted(change) -> Any:
-    return Planted(variance, change)
+def planted(change, kernel=variance) -> Any:
+    return Planted(kernel, change)
 
 
 @pytest.mark.parametrize(
@@ -109,13 +109,13 @@ def test_kinds_of_what_is_not_finite_are_asked_for_where_they_are_promised():
     # Behind a spread of 0 or a sum of weights of 0 anything may come that is not finite.
     x = np.array([[0.1257, -0.1321, 0.6404], [0.1049, -0.5357, 0.3616]], np.float32)
     w = np.array([[0, 0, 1], [2, -2, 0]], np.float32)
-    assert_agrees(Planted(skewness, lambda r: np.where(np.isnan(r), -np.inf, r)), {"x": x, "w": w})
+    assert_agrees(planted(lambda r: np.where(np.isnan(r), -np.inf, r), skewness), {"x": x, "w": w})
     with pytest.raises(AssertionError, match="what is not finite"):
-        assert_agrees(Planted(skewness, np.nan_to_num), {"x": x, "w": w})
+        assert_agrees(planted(np.nan_to_num, skewness), {"x": x, "w": w})
     # A quotient of elements under a finite maximum is NaN.
     with pytest.raises(AssertionError, match="places of NaN"):
         assert_agrees(
-            Planted(share, lambda r: (np.where(np.isnan(r[0]), np.inf, r[0]), r[1])), {"x": x}
+            planted(lambda r: (np.where(np.isnan(r[0]), np.inf, r[0]), r[1]), share), {"x": x}
         )
 
 
