@@ -9,8 +9,10 @@ from redlang.schedule.candidates import Candidate, Part
 from redlang.schedule.demand import BlockDemand
 from redlang.schedule.device import Device
 from redlang.schedule.facts import Facts
+from redlang.schedule.matrix_segments import work_of
 from redlang.schedule.model import Estimate
 from redlang.schedule.occupancy import occupancy
+from redlang.schedule.product_plans import product_shape
 from redlang.schedule.roofline import Bound, Pipe, Work, roofline
 from redlang.schedule.search import Ranked
 
@@ -30,9 +32,7 @@ def ranked(candidate: Candidate, facts: Facts, device: Device) -> Ranked:
 def _estimate(part: Part, facts: Facts, device: Device) -> Estimate:
     plan = part.matrix
     assert plan is not None
-    rows = facts.size(facts.nest.base)
-    inner = sum(facts.extent(a) for a in part.plan.resident)
-    products = rows * facts.size(facts.swept) * inner
+    products = _products(part, facts)
     rate = PRODUCTS
     if plan.unit == "mma":
         rate = WARP_PRODUCTS.get(device.capability, WARP_PRODUCTS["8.0"])
@@ -57,5 +57,23 @@ def _estimate(part: Part, facts: Facts, device: Device) -> Estimate:
     resident = device.sms * plan.min_blocks
     waves = -(-blocks // resident) * resident / max(1, blocks)
     time = slowest[1] * waves / REACHED + rest.launch_us
+    if part.across or not part.plan.resident:
+        # What settled the plan's tiles and segments.
+        loop = part.plan.segmented or part.plan.tiles[0][0]
+        work_done = work_of(plan, part.plan, loop, facts.extents, device)
+        segments = work_done.best if part.across else 1
+        time = max(slowest[1], work_done.time_us(segments)) + rest.launch_us
+        blocks *= segments
     terms = tuple(sorted(pipes, key=lambda pipe: -pipe[1]))
     return Estimate(time, slowest[0], bound, fits, registers, blocks, terms)
+
+
+def _products(part: Part, facts: Facts) -> int:
+    """Return the multiply-adds of all products."""
+    shape = None if part.plan.resident else product_shape(facts)
+    if shape is None:
+        inner = sum(facts.extent(a) for a in part.plan.resident)
+        return facts.size(facts.nest.base) * facts.size(facts.swept) * inner
+    area = facts.size({*facts.nest.base, *facts.extra})
+    depth = sum(facts.extent(loop) for loop in shape.loops)
+    return area * depth * shape.products // len(shape.loops)
