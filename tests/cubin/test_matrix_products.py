@@ -33,6 +33,15 @@ def f(a: "m k", b: "k n", c: "m j", d: "j n") -> "m n":
 BATCHED = 'def f(a: "x m k", b: "x k n") -> "x m n":\n    return sum[k](a * b)'
 SHARED = 'def f(a: "x m k", b: "k n") -> "x m n":\n    return sum[k](a * b)'
 HEADS = 'def f(a: "m k", b: "k (h=2 e)") -> "h m e":\n    return sum[k](a * b)'
+GATED = """
+def f(a: "m k", b: "k n", c: "k n") -> "m n":
+    u = sum[k](a * b)
+    return u * tanh(u) * sum[k](a * c)
+"""
+WITH_A_FACTOR = """
+def f(a: "m k", b: "k n", scale: "f32[m]") -> "m n":
+    return sum[k](a * b * scale)
+"""
 NORMED = """
 def f(x: "m k", g: "k", w: "k n") -> "m n":
     h = x * rsqrt(mean[k](x * x) + 1e-6) * g
@@ -55,6 +64,8 @@ CASES = {
     "to f32": (TO_F32, {"a": (70, 104), "b": (104, 40)}),
     "followed": (FOLLOWED, {"a": (70, 104), "b": (104, 48), "bias": (48,), "scale": (70,)}),
     "summed": (SUMMED, {"a": (70, 104), "b": (104, 48), "c": (70, 40), "d": (40, 48)}),
+    "gated": (GATED, {"a": (40, 72), "b": (72, 48), "c": (72, 48)}),
+    "with a factor": (WITH_A_FACTOR, {"a": (40, 72), "b": (72, 48), "scale": (40,)}),
     "batched": (BATCHED, {"a": (3, 40, 72), "b": (3, 72, 48)}),
     "shared": (SHARED, {"a": (3, 20, 72), "b": (72, 48)}),
     "heads": (HEADS, {"a": (70, 104), "b": (104, 64)}),
