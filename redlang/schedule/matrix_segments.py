@@ -58,7 +58,8 @@ class Work:
         blocks = waves * (-(-self.tiles // segments) * self.tile_us + BLOCK_US)
         memory = self.memory_us * self._uneven(self.units * segments)
         # A smooth maximum: blocks that wait for memory all the time still wait for each other.
-        return (blocks**SHARPNESS + memory**SHARPNESS) ** (1 / SHARPNESS) + merge
+        slowest: float = (blocks**SHARPNESS + memory**SHARPNESS) ** (1 / SHARPNESS)
+        return slowest + merge
 
     def _uneven(self, blocks: int) -> float:
         """Return how much longer memory takes where some SMs have more blocks than others."""
