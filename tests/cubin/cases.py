@@ -198,6 +198,16 @@ def cases():
         (threads(Spread("n", 2, 256, 2), blocks=4),),
         mode="never",
     )
+    for name, text, dtype in (("top", TOP, np.float16), ("argmax", ARGMAX, np.float32)):
+        yield Case(
+            f"{name} over a cluster",
+            text,
+            special(dtype, 4, 1000),
+            (on_chip(1024, tiles=(("j", 4),) if text is TOP else ()),),
+            (threads(Spread("n", 2, 256, 2), blocks=4),),
+            mode="never",
+            tolerance=0,
+        )
     yield Case(
         "softmax over a cluster of small blocks, fused",
         SOFTMAX,

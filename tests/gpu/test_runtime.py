@@ -17,7 +17,7 @@ def normal(rng, *shape):
     return on_device(rng.standard_normal(shape).astype(np.float32))
 
 
-@pytest.mark.parametrize("shape", [(64, 1000), (1, 1 << 20)])
+@pytest.mark.parametrize("shape", [(64, 1000), (1, 1 << 20), (2, 100_003)])
 def test_fifty_runs_give_the_same_bits(shape, rng):
     x = normal(rng, *shape)
     for text in (SOFTMAX, VARIANCE, DEVIATION, SUM, BEST, TOP):
@@ -61,7 +61,7 @@ def test_two_streams_do_not_share_counters(rng):
         assert all(t.equal(expected[i], value) for value in found[i])
 
 
-@pytest.mark.parametrize("shape", [(64, 1000), (1, 1 << 20)])
+@pytest.mark.parametrize("shape", [(64, 1000), (1, 1 << 20), (2, 100_003)])
 def test_a_warm_kernel_is_captured_and_replayed_on_new_data(shape, rng):
     t = torch()
     for text in (SOFTMAX, VARIANCE):
