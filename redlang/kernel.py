@@ -7,7 +7,7 @@ compiler) is loaded at the first call.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, overload
@@ -360,22 +360,31 @@ def kernel(
 @overload
 def function(target: Callable[..., Any]) -> Function: ...
 @overload
-def function(*, axes: str | None = None) -> Callable[[Callable[..., Any]], Function]: ...
+def function(
+    *, axes: str | Sequence[str] | None = None
+) -> Callable[[Callable[..., Any]], Function]: ...
 
 
 def function(
-    target: Callable[..., Any] | None = None, *, axes: str | None = None
+    target: Callable[..., Any] | None = None, *, axes: str | Sequence[str] | None = None
 ) -> Function | Callable[[Callable[..., Any]], Function]:
     """Make a macro of a function that kernels then call.
 
     Args:
         target: The function, where the decorator stands without parentheses.
-        axes: The macro's axis parameters, as in `softmax[n](s)`, separated by spaces.
+        axes: The macro's axis parameters, as in `softmax[n](s)`: names in one text, or several.
+
+    Raises:
+        TypeError: `axes` holds something that is no name.
     """
+    names = axes.replace(",", " ").split() if isinstance(axes, str) else axes
+    if names is not None and not all(isinstance(n, str) and n.isidentifier() for n in names):
+        raise TypeError(f'axes={axes!r}: give the names of axes, such as axes="m n"')
+    text = None if names is None else " ".join(names)
 
     def decorate(inner: Callable[..., Any]) -> Function:
         _require_callable(inner, "function")
-        return Function(Definition.of(inner), inner, axes=axes)
+        return Function(Definition.of(inner), inner, axes=text)
 
     return decorate if target is None else decorate(target)
 

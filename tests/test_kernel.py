@@ -759,3 +759,21 @@ def test_decorators_of_others_take_what_python_admits():
     assert f":{line}:" in str(caught.value)
     with pytest.raises(redlang.KernelSyntaxError, match="options of a decorator"):
         redlang.compile('@noted(["a"])\ndef f(x: "n") -> "n": return x')
+
+
+@redlang.function(axes=("a", "b"))
+def share(x):
+    return x / sum[a, b](x)
+
+
+def test_axes_of_a_macro_are_names_in_a_text_or_several():
+    kernel = redlang.compile(
+        'def f(x: "m n") -> "m n": return share[m, n](x)', names={"share": share}
+    )
+    np.testing.assert_allclose(kernel(X), X / X.sum(), rtol=1e-6)
+    assert share.axes == "a b"
+    for axes in ("2m", [1], ["m n"]):
+        with pytest.raises(TypeError, match="give the names of axes"):
+            redlang.function(axes=axes)
+    with pytest.raises(TypeError):
+        redlang.function(axes=3)  # type: ignore[call-overload]  # the test
