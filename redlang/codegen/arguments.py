@@ -7,13 +7,21 @@ layout fixes at 1, and those of workspaces, which are row-major, are not passed.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import TypeAlias
 
 from redlang.ir.loops import Kernel, Loops
-from redlang.ir.program import ArrayParam, ScalarParam
+from redlang.ir.program import ArrayParam, Program, ScalarParam
+
+PACKED = "*"
+"""A key among unit strides that no array has: all arrays are row-major, without gaps."""
+
+# Strides over literal extents up to this product are numbers in the text: short rows are then read
+# by vectors across.
+SHORT_ROW = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +57,29 @@ class Arguments:
         addresses: Names of parameters, `result.<i>`, workspaces.
         ints, floats: Integer arguments; names of float scalars.
         unit: The axis along which each array has stride 1, None for none.
+        known: Strides that are the same in every call.
     """
 
     addresses: tuple[str, ...]
     ints: tuple[IntArgument, ...]
     floats: tuple[str, ...]
     unit: Mapping[str, str | None]
+    known: Mapping[Stride, int] = field(default_factory=dict)
+
+
+def short_rows(program: Program) -> dict[Stride, int]:
+    """Return the strides of row-major arrays over short rows of literal extents."""
+    literal = {axis.name: axis.extent for axis in program.axes if isinstance(axis.extent, int)}
+    arrays = {p.name: p.axes for p in program.params if isinstance(p, ArrayParam)}
+    arrays |= {f"result.{i}": result.axes for i, result in enumerate(program.results)}
+    found: dict[Stride, int] = {}
+    for name, axes in arrays.items():
+        row = 1
+        for axis, inner in reversed(list(itertools.pairwise(axes))):
+            row *= literal.get(inner, SHORT_ROW + 1)
+            if row <= SHORT_ROW:
+                found[Stride(name, axis)] = row
+    return found
 
 
 def arrange(loops: Loops, unit: Mapping[str, str | None]) -> Arguments:
@@ -80,15 +105,16 @@ def arrange(loops: Loops, unit: Mapping[str, str | None]) -> Arguments:
         tuple(ints),
         tuple(p.name for p in scalars if p.dtype.kind == "float"),
         {**{name: unit.get(name) for name in arrays}, **spaces},
+        short_rows(program) if PACKED in unit else {},
     )
 
 
 def row_major(loops: Loops) -> dict[str, str | None]:
-    """Return the unit strides of arrays that are all row-major."""
+    """Return the layout of arrays that are all row-major."""
     program = loops.program
     arrays = {p.name: p.axes for p in program.params if isinstance(p, ArrayParam)}
     arrays |= {f"result.{i}": result.axes for i, result in enumerate(program.results)}
-    return {name: axes[-1] if axes else None for name, axes in arrays.items()}
+    return {PACKED: None} | {name: axes[-1] if axes else None for name, axes in arrays.items()}
 
 
 def unit_count(kernel: Kernel, extents: Mapping[str, int]) -> int:

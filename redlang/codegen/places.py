@@ -118,6 +118,9 @@ class Places:
         if array in self.spaces:
             axes = self.axes[array]
             return " * ".join(map(self.size, axes[axes.index(axis) + 1 :])) or "1"
+        known = self.arguments.known.get(Stride(array, axis))
+        if known is not None:
+            return str(known)
         return self._int(Stride(array, axis), f"stride_{array}_{axis}")
 
     # Axes ------------------------------------------------------------------------------------

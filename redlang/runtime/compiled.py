@@ -20,12 +20,14 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from redlang.codegen.arguments import (
+    PACKED,
     Arguments,
     Buffer,
     Extent,
     Stride,
     Whole,
     scratch_bytes,
+    short_rows,
     unit_count,
 )
 from redlang.ir import loops
@@ -119,6 +121,8 @@ class Compiled:
         """Add the lines that find a run and call it."""
         stored = (*launch.inputs, *launch.outputs)
         unit = self.unit = {x.name: _unit_axis(x) for x in stored}
+        if short_rows(launch.program) and all(x.contiguous for x in stored):
+            unit[PACKED] = None
         axes = [axis.name for axis in launch.program.axes]
         runs = _Runs(partial(self._run, dict(unit)), tuple(axes))
         launch.names |= {"runs": runs, "find_run": runs.find}

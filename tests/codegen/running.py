@@ -56,7 +56,8 @@ class Compiled:
         self.loops = loops
         self.program = loops.program
         self.segments = segments
-        self.text = emit(loops, {**row_major(loops), **(unit or {})}, source)
+        layout = row_major(loops) if unit is None else unit
+        self.text = emit(loops, layout, source)
         self.module = cpu.load(cpu.build(self.text.text, self.text.entries))
 
     def prepare(self, inputs, views=None):

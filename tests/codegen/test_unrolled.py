@@ -1,10 +1,15 @@
 """Short axes of literal extent: their loops are written out, each index in variables of its own."""
 
+import re
+
 import numpy as np
 import pytest
 
+import redlang
+from redlang.codegen.arguments import PACKED, Stride, row_major, short_rows
 from redlang.codegen.cpu import emit
 from redlang.ir.interpret import interpret
+from redlang.targets.cpu_compile import llvm_text
 from tests.codegen.running import compiled, lowered
 from tests.kernels import resolve_text
 
@@ -72,3 +77,39 @@ def test_long_or_cut_axes_keep_their_loops():
     text = 'def f(p: "n c=300") -> "n":\n    return sum[c](p)\n'
     made = emit(lowered(resolve_text(text), {"p": np.zeros((50, 300), np.float32)})[0])
     assert "for c" in made.text
+
+
+def test_short_rows_of_packed_arrays_are_read_by_vectors():
+    given = {"w": np.zeros((8, 90000), np.float32), "p": np.zeros((8, 90000, 3), np.float32)}
+    loops, _ = lowered(resolve_text(INERTIA), given)
+    layout = row_major(loops)
+    packed = emit(loops, layout)
+    assert "stride_p_n" not in packed.text
+    assert re.search(r"load <\d\d+ x float>", llvm_text(packed.text, packed.entries[0]))
+    loose = emit(loops, {name: axis for name, axis in layout.items() if name != PACKED})
+    assert "stride_p_n" in loose.text
+
+
+def test_only_short_literal_rows_have_known_strides():
+    text = """
+def f(p: "b n c=3 e=4", q: "c=3 n", r: "n k=99 c=3") -> "b":
+    return sum[n, c, e](p * q * sum[k](r))
+"""
+    program = resolve_text(text)
+    assert short_rows(program) == {
+        Stride("p", "c"): 4,
+        Stride("p", "n"): 12,
+        Stride("r", "k"): 3,
+    }
+
+
+@redlang.kernel
+def middle(p: "n c=3") -> "c":
+    return mean[n](p)  # the kernel's language
+
+
+def test_arrays_with_gaps_are_told_from_packed_ones(rng):
+    base = rng.standard_normal((2000, 8)).astype(np.float32)
+    arrays = (base[:, :3], base[:, :3].copy(), base[::2, 4:7], np.asfortranarray(base[:, 1:4]))
+    for p in (*arrays, base[:, 3:0:-1]):
+        np.testing.assert_allclose(middle(p), p.mean(0, dtype=np.float64), rtol=1e-5, atol=1e-6)
