@@ -75,7 +75,12 @@ def test_the_table_of_attention_shows_ratios():
 )
 def test_the_command_reaches_the_gpu(monkeypatch, arguments, module, given):
     seen = []
-    monkeypatch.setattr(module, "main", lambda arguments: seen.append(arguments) or 0)
+
+    def run(arguments):
+        seen.append(arguments)
+        return 0
+
+    monkeypatch.setattr(module, "main", run)
     assert main(["bench", *arguments]) == 0
     assert seen == [given]
 
@@ -89,7 +94,7 @@ def test_without_a_gpu_the_command_says_so(monkeypatch, capsys):
 def test_the_checkup_names_what_is_missing(monkeypatch):
     monkeypatch.setattr(checkup, "driver", lambda: None)
     monkeypatch.setattr(checkup, "probe", lambda number: None)
-    monkeypatch.setattr(checkup.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     (finding,) = checkup.gpu_findings()
     assert finding.fine
     assert "pip install" in finding.text

@@ -188,7 +188,9 @@ class _Calls(OrderedDict[tuple[Any, ...], Run]):
 
             def make(chosen: list[Ranked]) -> Run | None:
                 code, _ = backend.compiler.build(chosen, known)
-                return code and self._run(code, known.extents, known.arrays, stream)
+                if code is None:
+                    return None
+                return self._run(code, known.extents, known.arrays, stream)
 
             with BUILDING:
                 library = self._stored[0].library

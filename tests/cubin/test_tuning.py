@@ -7,6 +7,7 @@ import pytest
 
 import redlang
 from redlang.runtime import cuda_tuning
+from redlang.runtime.cache import disk
 from redlang.runtime.cuda_tuning import Bar, Records
 from tests.cubin.device import simulated
 
@@ -77,7 +78,7 @@ def test_what_was_measured_serves_everybody_and_other_processes(gpu, clock, monk
 def test_a_damaged_record_is_measured_again(gpu, clock, tmp_path, monkeypatch):
     redlang.compile(TEXT, tune=True)(X)
     (key,) = cuda_tuning.RECORDS.known
-    cuda_tuning.disk().store(key, b"no pickle")
+    disk().store(key, b"no pickle")
     monkeypatch.setattr(cuda_tuning, "RECORDS", Records())
     redlang.compile(TEXT, tune=True)(X)
     assert len(clock) == 2 * cuda_tuning.MOST

@@ -239,7 +239,7 @@ def test_every_intrinsic_compiles_for_the_oldest_target():
 def test_values_that_warps_exchange_are_aligned_to_their_access(codes, count, peers):
     starts = warps_rows(codes, count, peers)
     group = warps_bytes(codes, count, peers)
-    taken = set()
+    taken: set[int] = set()
     for (part, _), start in starts.items():
         size = BYTES[codes[part]]
         own = set(range(start, start + size * peers))
