@@ -10,13 +10,14 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from redlang.errors import ArgumentError, DTypeError, RedlangError
 from redlang.frontend.syntax import ArrayAnnotation, Function, Parameter
 from redlang.ir.types import DTYPES, DType
-from redlang.runtime.interop import is_array, library_of
+from redlang.runtime.interop import TORCH, is_array, library_of
 from redlang.runtime.memory import AnyArray, Library, Memory
 from redlang.source import SourceText, Span
 
@@ -223,12 +224,40 @@ def axes_text(annotation: ArrayAnnotation) -> str:
     return " ".join(dims)
 
 
+def pointed_dtype(value: object) -> DType | None:
+    """Return the element type of a float that lies on a GPU and is read there, else None.
+
+    It is a tensor without dimensions; whoever asked for its value would wait for the device.
+    """
+    if library_of(type(value)) is not TORCH:
+        return None
+    tensor: Any = value
+    if not tensor.is_cuda or tensor.dim() or not tensor.is_floating_point():
+        return None
+    memory = TORCH.memory(tensor)
+    known = isinstance(memory.dtype, DType) and memory.dtype.bits >= 16
+    return memory.dtype if known and not any(memory.problem) else None  # type: ignore[return-value]
+
+
+def where(value: object) -> str:
+    """Return the device of a tensor."""
+    tensor: Any = value
+    return str(tensor.device)
+
+
+def pointed_mark(value: Any) -> object:  # noqa: ANN401  # a float or a tensor
+    """Return what a float argument that is no Python float adds to a key."""
+    return value.dtype, value.get_device()
+
+
 def to_float(name: str, value: object) -> float:
-    """Return a float argument as a Python float.
+    """Return a float argument as a Python float; a tensor that is read where it lies stays one.
 
     Raises:
         ArgumentError: It is no real number, or too large for a float.
     """
+    if pointed_dtype(value) is not None:
+        return value  # type: ignore[return-value]
     number = _number(name, value, "a float")
     if isinstance(number, complex):
         raise about(name, f"is {number!r}, and must be a float")

@@ -16,7 +16,14 @@ import numpy as np
 
 from redlang.frontend.syntax import ArrayAnnotation, Parameter, ScalarAnnotation
 from redlang.ir.types import DTYPES
-from redlang.runtime.arguments import Declared, is_scalar, to_bool, to_float, to_int
+from redlang.runtime.arguments import (
+    Declared,
+    is_scalar,
+    pointed_mark,
+    to_bool,
+    to_float,
+    to_int,
+)
 from redlang.runtime.interop import MARKS
 from redlang.runtime.memory import AnyArray
 
@@ -114,6 +121,7 @@ class _Text:
             "marks": MARKS,
             "out_marks": out_marks,
             "ragged": is_ragged,
+            "pointed": pointed_mark,
             "float": to_float,
             "int": to_int,
             "bool": to_bool,
@@ -144,6 +152,9 @@ class _Text:
             body += [f"if {test}:", f"    return {p}renew({renew})"]
         body += [line for parameter in parameters for line in self._convert(parameter)]
         body.append(f"{p}key = ({self._key(len(captured))})")
+        floats = [x.name for x in parameters if is_scalar(x) and scalar_kind(x) == "float"]
+        for name in floats:
+            body += [f"if type({name}) is not float:", f"    {p}key += ({p}pointed({name}),)"]
         if self.takes_out:
             body += ["if out is not None:", f"    {p}key += {p}out_marks(out)"]
         body.append(f"{p}launch = {p}ready.get({p}key)")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from redlang.frontend.resolve import Resolution
 from redlang.ir.extents import bind_extents
 from redlang.ir.program import Program
-from redlang.runtime.arguments import Argument
+from redlang.ir.types import DType
+from redlang.runtime.arguments import Argument, pointed_dtype
 
 if TYPE_CHECKING:
     from redlang.runtime.launcher import Backend
@@ -86,8 +87,15 @@ class Call:
 
     @property
     def scalars(self) -> dict[str, Any]:
-        """Return scalars and captured numbers by name."""
-        return {name: v for name, v in self.values.items() if name not in self.arguments}
+        """Return scalars and captured numbers by name; this waits for those that lie on a GPU."""
+        scalars: dict[str, Any] = {n: v for n, v in self.values.items() if n not in self.arguments}
+        return {n: v.item() if pointed_dtype(v) else v for n, v in scalars.items()}
+
+    @property
+    def pointed(self) -> dict[str, DType]:
+        """Return the element types of the scalars that lie on a GPU."""
+        found = {n: pointed_dtype(v) for n, v in self.values.items() if n not in self.arguments}
+        return {name: dtype for name, dtype in found.items() if dtype is not None}
 
     def extents(self, streamed: str | None = None) -> dict[str, int]:
         """Return the extent of every axis in this call, which may hold a piece of one only.

@@ -17,7 +17,15 @@ from redlang.frontend.builtins import nearest
 from redlang.frontend.resolve import Capture, Resolution, Signature, Used, resolve_fully
 from redlang.frontend.scope import Kind, NamesScope, as_number
 from redlang.runtime import binder, foreign
-from redlang.runtime.arguments import Argument, Declared, about, describe, examine, is_scalar
+from redlang.runtime.arguments import (
+    Argument,
+    Declared,
+    about,
+    describe,
+    examine,
+    is_scalar,
+    where,
+)
 from redlang.runtime.binder import Hooks, Names, Place, make_binder, ragged_dims
 from redlang.runtime.cache import BUILDING
 from redlang.runtime.call import Call, Chosen, Latest
@@ -303,10 +311,15 @@ class Caller:
                 given = dict(zip(kind.arguments, inputs, strict=True))
                 raise self._complaint(error, {**given, **named_out(tuple(results))})
 
-        site = Site(kind, device, captured, misfit, guard, self.latest)
+        pointed = call.pointed
+        near = all(where(call.values[name]) == device for name in pointed)
+        site = Site(kind, device, captured, pointed if near else {}, misfit, guard, self.latest)
         launcher, text = make_launcher(site, chosen.backend)
         self.launcher_texts.append(text)
-        return launcher
+        if near:
+            return launcher
+        names = [p.name for p in call.program.params]
+        return _fetching(launcher, frozenset(map(names.index, pointed)))
 
     def _misfit(self, call: Call, values: Values, out: object) -> None:
         """Raise what is wrong with a call whose launcher found it not to fit."""
@@ -327,6 +340,15 @@ class Caller:
 
     def _complaint(self, error: RedlangError, values: Mapping[str, object]) -> RedlangError:
         return self.declared.complain(error, values)
+
+
+def _fetching(launcher: Callable[..., AnyArray], places: frozenset[int]) -> Callable[..., AnyArray]:
+    """Return a launcher that waits for scalars which lie on another device than the arrays."""
+
+    def launch(*values: Any) -> AnyArray:  # noqa: ANN401  # arrays and numbers
+        return launcher(*(v.item() if i in places else v for i, v in enumerate(values)))
+
+    return launch
 
 
 def _collected(key: object, values: Values, out: object, receiver: object) -> Callable[..., Any]:

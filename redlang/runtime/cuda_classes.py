@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from redlang.codegen.cuda.kernel_text import ArrayClass, Classes
 from redlang.runtime.matrix_calls import matrix_classes
@@ -27,10 +27,12 @@ class Arrays:
     Attributes:
         strides: Elements between neighbours along each axis, by array (parameters, `result.<i>`).
         addresses: The lowest bits of each address: its offset from a multiple of 16 bytes.
+        pointed: Scalars that lie on the device, with their element types.
     """
 
     strides: Mapping[str, Mapping[str, int]]
     addresses: Mapping[str, int]
+    pointed: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,8 @@ class Known:
             for name, a in known.arrays.items()
         )
         multiples = tuple(sorted(known.multiples.items()))
-        return arrays, multiples, tuple(sorted(known.limits.items())), known.native_f8
+        limits, pointed = sorted(known.limits.items()), sorted(self.arrays.pointed.items())
+        return arrays, multiples, tuple(limits), known.native_f8, *pointed
 
     def _arrays(self) -> dict[str, ArrayClass]:
         return {

@@ -16,7 +16,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 from redlang.codegen.arguments import Extent, Stride
-from redlang.codegen.cuda.kernel_text import Address, Counters, KernelText, Number
+from redlang.codegen.cuda.kernel_text import Address, Counters, KernelText, Number, Pointer
 from redlang.codegen.cuda.matrix_text import MatrixParameter, MatrixText, TensorMap
 from redlang.ir.program import Program
 from redlang.ir.types import U8
@@ -117,6 +117,7 @@ class _Calls(OrderedDict[tuple[Any, ...], Run]):
         self._stored = tuple(stored)
         self._scalars = tuple(launch.scalars)
         self._device = launch.device
+        self._pointed = {name: dtype.name for name, dtype in launch.pointed.items()}
 
     def find(self, key: tuple[Any, ...], stream: int) -> Run:
         """Return the run for a key not seen before.
@@ -137,7 +138,7 @@ class _Calls(OrderedDict[tuple[Any, ...], Run]):
     def code_for(self, extents: Mapping[str, int]) -> CudaCode:
         """Return code for row-major, aligned arrays of these extents."""
         strides = {x.name: row_major(x, extents) for x in self._stored}
-        arrays = Arrays(strides, dict.fromkeys(strides, 0))
+        arrays = Arrays(strides, dict.fromkeys(strides, 0), self._pointed)
         return self._backend.compiler.find(extents, arrays)
 
     def _read(self, key: tuple[Any, ...]) -> tuple[dict[str, int], Arrays]:
@@ -159,7 +160,7 @@ class _Calls(OrderedDict[tuple[Any, ...], Run]):
             )
         lows = low if isinstance(low, tuple) else (0,) * len(self._stored)
         addresses = {x.name: offset for x, offset in zip(self._stored, lows, strict=True)}
-        return extents, Arrays(strides, addresses)
+        return extents, Arrays(strides, addresses, self._pointed)
 
     def _make(
         self, key: tuple[Any, ...], extents: Mapping[str, int], arrays: Arrays, stream: int
@@ -381,7 +382,7 @@ class _RunMaker:
                 return constant(extents[axis])
             case Stride(array, axis):
                 return constant(arrays.strides[array][axis])
-            case Number(name, _):
+            case Number(name) | Pointer(name):
                 return f"s{self.scalars.index(name)}"
             case Counters():
                 return "counter"

@@ -16,6 +16,7 @@ from math import gcd, prod
 
 from redlang.codegen.cuda.kernel_text import Classes, KernelText
 from redlang.codegen.cuda.matrix_text import MatrixText, UnsuitedError
+from redlang.codegen.cuda.pointed import with_pointers
 from redlang.errors import BackendError, InternalError
 from redlang.ir.loops import Kernel, Loops
 from redlang.ir.program import ArrayParam, Program
@@ -307,7 +308,9 @@ class CudaCompiler:
             if part.plan.kind == "multi-segment":
                 own.append(kernels.pop(0))
             try:
+                pointed = known.arrays.pointed
                 texts = _texts(loops, own, part, known.classes(part))
+                texts = [with_pointers(text, pointed) for text in texts]
                 binaries = [
                     toolchain.build(
                         text.source,

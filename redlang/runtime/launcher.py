@@ -18,7 +18,7 @@ from redlang.runtime import extents
 from redlang.runtime.arguments import Argument
 from redlang.runtime.call import Call, Latest
 from redlang.runtime.extents import MISFIT, ExtentText
-from redlang.runtime.interop import NUMPY
+from redlang.runtime.interop import NUMPY, TORCH
 from redlang.runtime.memory import AnyArray, Library, layout_class
 
 
@@ -63,6 +63,7 @@ class Launch:
         inputs, outputs: The arrays.
         scalars: Text of every scalar and captured number.
         device: Where all arrays are.
+        pointed: Scalars whose text is an address, with the element types found there.
         names: What the text refers to.
         lines: The text.
     """
@@ -73,6 +74,7 @@ class Launch:
     outputs: tuple[Stored, ...]
     scalars: Mapping[str, str]
     device: str
+    pointed: Mapping[str, DType] = field(default_factory=dict)
     names: dict[str, object] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
 
@@ -96,6 +98,7 @@ class Site:
         kind: What the calls have in common: program, array arguments, arrays in `out=`.
         device: Where all arrays are.
         types: The Python type of each captured number.
+        pointed: Scalars that are tensors on the arrays' device, with their element types.
         misfit: Names the mistake in a call whose extents do not fit, given its values and `out`.
         guard: Refuses an `out` that overlaps an input or itself, given inputs, results and extents.
         latest: Where each call is noted.
@@ -104,6 +107,7 @@ class Site:
     kind: Call
     device: str
     types: Mapping[str, type]
+    pointed: Mapping[str, DType]
     misfit: Callable[[tuple[object, ...], object], None]
     guard: Callable[[Sequence[AnyArray], Sequence[AnyArray], tuple[int, ...]], None]
     latest: Latest
@@ -122,6 +126,7 @@ def make_launcher(site: Site, backend: Backend) -> tuple[FunctionType, str]:
         for p in program.params
         if isinstance(p, ArrayParam)
     )
+    scalars |= {name: TORCH.address_text.format(variables[name]) for name in site.pointed}
     home = inputs[0].library if inputs else NUMPY
     outputs = tuple(
         Stored(*(f"result.{i}", f"r{i}", r.dims, r.dtype, home), True, _last(r.dims), _ragged(r))
@@ -136,6 +141,7 @@ def make_launcher(site: Site, backend: Backend) -> tuple[FunctionType, str]:
         outputs,
         scalars,
         site.device,
+        site.pointed,
         dict(extents.NAMES),
     )
     shapes = [f"s{x.variable} = {x.variable}.shape" for x in inputs]

@@ -19,6 +19,7 @@ from redlang.codegen.cuda.kernel_text import (
     Counters,
     Number,
     Parameter,
+    Pointer,
 )
 from redlang.codegen.cuda.module import Module
 from redlang.errors import InternalError
@@ -233,6 +234,8 @@ class Frame:
                     base = f"{array}_step_{axis}"
                 case Number(name, code):
                     base = f"{name}_{code}"
+                case Pointer(name):
+                    base = f"{name}_at"
                 case Counters():
                     base = "counters"
             self.parameters[parameter] = self.module.names.fresh(base)

@@ -60,11 +60,18 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
+class Pointer:
+    """The address of a scalar parameter that lies on the device."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Counters:
     """The address of 32-bit counters, one a unit, that are 0 before and after every launch."""
 
 
-Parameter: TypeAlias = Address | Extent | Stride | Number | Counters
+Parameter: TypeAlias = Address | Extent | Stride | Number | Pointer | Counters
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,83 @@
+"""Scalars that lie on the device: read there by the kernel, never waited for."""
+
+import numpy as np
+import pytest
+
+import redlang
+from redlang.ir.types import BF16, F32, F64
+from redlang.runtime import arguments, binder, call
+from tests.cubin.device import compiling, simulated
+
+torch = pytest.importorskip("torch")
+
+TEXT = """\
+def scaled(x: "m n", a: float, b: float) -> ("m n", "m"):
+    y = x * a + b
+    return y, sum[n](y)
+"""
+TYPES = {torch.float32: F32, torch.float64: F64, torch.bfloat16: BF16}
+
+
+@pytest.fixture
+def near(monkeypatch):
+    """Take tensors of this process without dimensions for ones on a GPU; none may be read."""
+
+    def pointed(value):
+        is_tensor = isinstance(value, torch.Tensor) and value.dim() == 0
+        return TYPES.get(value.dtype) if is_tensor else None
+
+    for module in (arguments, call):
+        monkeypatch.setattr(module, "pointed_dtype", pointed)
+    monkeypatch.setattr(torch.Tensor, "item", lambda self: pytest.fail("somebody waits"))
+
+
+@pytest.fixture
+def far(monkeypatch):
+    """Extents do not depend on floats, and nothing else asks for their values."""
+    monkeypatch.setattr(call.Call, "scalars", property(lambda self: {}))
+
+
+@pytest.mark.parametrize("dtype", list(TYPES))
+def test_the_kernel_reads_the_value(dtype, near, far, monkeypatch):
+    kernel = redlang.compile(TEXT)
+    x = torch.arange(12, dtype=torch.float32).reshape(3, 4)
+    a = torch.tensor(2.5, dtype=dtype)
+    with simulated(monkeypatch):
+        for value, b in ((2.5, 1.0), (-0.5, 3.0)):
+            a.fill_(value)
+            y, total = kernel(x, a, b)
+            torch.testing.assert_close(y, x * value + b)
+            torch.testing.assert_close(total, (x * value + b).sum(1))
+        launchers = kernel.cache_info().launchers
+        kernel(x, 2.0, 1.0)
+        assert kernel.cache_info().launchers == launchers + 1
+
+
+def test_the_type_of_the_result_is_that_of_the_arrays(near, far, monkeypatch):
+    x = torch.ones(2, 3, dtype=torch.bfloat16)
+    with simulated(monkeypatch):
+        y, total = redlang.compile(TEXT)(x, torch.tensor(2.0), torch.tensor(1.0))
+    assert {y.dtype, total.dtype} == {torch.bfloat16}
+    assert y.tolist() == [[3.0] * 3] * 2
+
+
+def test_it_compiles(near, far, monkeypatch):
+    pytest.importorskip("numba_cuda")
+    x = torch.ones(64, 256, dtype=torch.float16)
+    with compiling(monkeypatch) as driver:
+        redlang.compile(TEXT)(x, torch.tensor(2.0), torch.tensor(1.0, dtype=torch.float64))
+    assert driver.kernels
+    for kernel in driver.kernels:
+        assert set(kernel.text.kinds) == {"i64"}
+
+
+def test_on_the_cpu_the_value_is_read():
+    x = np.ones((2, 3), np.float32)
+    y, _ = redlang.compile(TEXT)(torch.from_numpy(x), torch.tensor(2.0), np.float64(1))
+    assert y.tolist() == [[3.0] * 3] * 2
+
+
+def test_arrays_are_no_scalars():
+    with pytest.raises(redlang.ArgumentError, match="must be a float"):
+        redlang.compile(TEXT)(torch.ones(2, 3), torch.ones(1), 1.0)
+    assert binder.pointed_mark(torch.tensor(1.0)) == (torch.float32, -1)
