@@ -141,7 +141,10 @@ def _cascade(pick: Pick, stages: int, dtypes: tuple[str, ...], sizes: Sizes = SM
         _stage(pick, builder, f"r{number}")
     count = len(builder.returned)
     if pick(range(4)) == 0:
-        builder.lines.append(f"    o = {_term(pick, builder)}")
+        term = _term(pick, builder)
+        # Only what is gathered may be absent.
+        gathered = any(name in term for name in GATHERS)
+        builder.lines.append(f"    o = fill({term}, 0)" if gathered else f"    o = {term}")
         builder.returned.append(("o", "i l"))
     results = ", ".join(f'"{axes}"' for _, axes in builder.returned)
     results = results if len(builder.returned) == 1 else f"({results})"
