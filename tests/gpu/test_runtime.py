@@ -163,3 +163,25 @@ def test_offsets_beyond_2_to_31_elements():
     assert (scaled[0, : 1 << 20] == 1).all()
     index, _, top = kernel(BEST)(half)
     assert (index.item(), top.item()) == (n - 1, 3.0)
+
+
+def test_scalars_on_the_device_are_read_there(rng):
+    t = torch()
+    kernel = redlang.compile('def f(x: "m n", a: float) -> "m": return sum[n](x * a)')
+    x = t.ones(4, 300, device="cuda")
+    a = t.tensor(2.0, device="cuda")
+    assert kernel(x, a).tolist() == [600.0] * 4
+    assert kernel(x, t.tensor(0.5, dtype=t.float64, device="cuda")).tolist() == [150.0] * 4
+    assert kernel(x, t.tensor(3.0)).tolist() == [900.0] * 4
+    # A capture would fail if anybody waited for the value.
+    side = t.cuda.Stream()
+    with t.cuda.stream(side):
+        kernel(x, a)
+    t.cuda.synchronize()
+    graph = t.cuda.CUDAGraph()
+    with t.cuda.graph(graph):
+        y = kernel(x, a)
+    a.fill_(-1.0)
+    graph.replay()
+    t.cuda.synchronize()
+    assert y.tolist() == [-300.0] * 4

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TypeVar
+from typing import TypeAlias
 
 from redlang.codegen.cuda.kernel_text import KernelText, Number, Pointer
 from redlang.codegen.cuda.matrix_text import MatrixText
 from redlang.errors import InternalError
 
-Text = TypeVar("Text", KernelText, MatrixText)
+Text: TypeAlias = KernelText | MatrixText
 
 
 def with_pointers(text: Text, dtypes: Mapping[str, str]) -> Text:
