@@ -40,6 +40,8 @@ WIDEST = 256
 """The longest axis that lies in registers or shared memory whole."""
 COLUMNS = 128
 """Columns of a loop's tile; more gained nothing."""
+PLAIN_ROWS = 16
+"""Below them, plain multiply-adds for whole tiles of rows take longer than memory does."""
 NARROW = 64
 MIDDLE = 96
 SHORT_LOOP = 1024
@@ -106,6 +108,8 @@ def matrix_candidates(
         unit = "wgmma" if groups else "mma"
     if shape is None or max(facts.extent(a) for a in (*shape.inner, *shape.columns)) > WIDEST:
         return []
+    if unit == "fma" and facts.size(shape.rows) < PLAIN_ROWS:
+        return []
     found = list(_plans(facts, shape, device)) if unit == "wgmma" else []
     # Arrays that no tensor copy takes still have these.
     found += _portable(facts, shape, device, "mma" if unit == "wgmma" else unit)
@@ -128,8 +132,6 @@ def _cut(
     facts: Facts, loops: tuple[str, ...], nest_plan: NestPlan, plan: MatrixPlan, device: Device
 ) -> Part:
     """Return a plan's part: where units are few, its loop is cut into segments."""
-    if plan.unit != "wgmma":
-        return Part(facts.nest, nest_plan, plan.warp(), matrix=plan)
     cut = replace(nest_plan, kind="multi-segment", segmented=loops[0])
     stored = {axis for n in facts.nest.results for axis in facts.program.results[n].axes}
     if len(loops) > 1 or set(loops) & stored or segment_count(plan, cut, facts.extents, device) < 2:

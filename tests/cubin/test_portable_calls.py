@@ -22,6 +22,7 @@ from tests.cubin.test_matrix_calls import (
     variant,
 )
 from tests.cubin.test_matrix_calls import check as check_any
+from tests.cubin.test_matrix_segments import CASES
 
 check = functools.partial(check_any, instructions="portable")
 
@@ -106,3 +107,20 @@ def test_rows_without_any_element(window, gpu, rng):
     given = arrays(rng, "f16", **attend(m=90, n=40, d=16))
     line = f"s = where((n <= m) & (n > m - {window}), s)"
     check(scores(line), given, gpu)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_segments(name, monkeypatch, rng):
+    text, sizes = CASES[name]
+    with simulated(monkeypatch, replace(DEVICES["NVIDIA A100-SXM4-80GB"], sms=4)) as gpu:
+        check(text, arrays(rng, "bf16", **attend(**{"h": 1, **sizes})), gpu)
+    assert gpu.paths[0].segments == "n.segment"
+    assert gpu.paths[0].path == "mma"
+
+
+def test_segments_of_f32(monkeypatch, rng):
+    with simulated(monkeypatch, replace(DEVICES["NVIDIA H200"], sms=4)) as gpu:
+        given = long_arrays(rng, **attend(h=1, m=20, n=1300))
+        check(CAUSAL, given, gpu, tolerance=1e-5)
+    assert gpu.paths[0].segments == "n.segment"
+    assert gpu.paths[0].path == "fma"

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import redlang
+from redlang.schedule.matrix_plans import PLAIN_ROWS
 from tests.cubin.test_matrix_calls import CAUSAL, FULL, GROUPED, VARIANTS, attend, scores, variant
 from tests.gpu.calling import compare, judge, numpy, on_device
 
@@ -20,7 +21,8 @@ def check(text, given, names=None, instructions="portable"):
     kernel = redlang.compile(text.strip(), names or {}, instructions=instructions)
     dtype = str(given["q"].dtype).removeprefix("torch.")
     found = judge(kernel, **given, tolerance=TOLERANCE[dtype])
-    assert "matrix tiles" in kernel.explain("plan").split("lost")[0]
+    if dtype != "float32" or given["q"].shape[-2] > PLAIN_ROWS:
+        assert "matrix tiles" in kernel.explain("plan").split("lost")[0]
     again = kernel(**given)
     for a, b in zip(found, again if isinstance(again, tuple) else (again,), strict=True):
         np.testing.assert_array_equal(numpy(a), numpy(b))

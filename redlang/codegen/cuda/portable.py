@@ -91,4 +91,5 @@ class _Emitter(Emitter):
             shared_bytes=consumer.shared.bytes + frame.shared_bytes,
             grid=tuple((grid.axis, grid.tile) for grid in self.kernel.grid),
             path=self.plan.unit,
+            segments="" if self.kernel.segment is None else self.kernel.segment.index,
         )
