@@ -75,6 +75,7 @@ def tilings(
         if length <= SHORT_LOOP:
             yield Tiling(32, 4, 128, 2, 1)
         yield Tiling(32, 4, 64, 2, 2, held=True)
+        yield Tiling(32, 4, 64, 2, 2)
     if tall and widest <= WIDE and not masked and (widest > MIDDLE or length > 4 * SHORT_LOOP):
         yield Tiling(32, 4, 48, 2, 2)
     if widest <= MIDDLE:
