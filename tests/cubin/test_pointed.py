@@ -5,7 +5,7 @@ import pytest
 
 import redlang
 from redlang.ir.types import BF16, F32, F64
-from redlang.runtime import arguments, binder, call
+from redlang.runtime import arguments, call
 from tests.cubin.device import compiling, simulated
 
 torch = pytest.importorskip("torch")
@@ -80,4 +80,4 @@ def test_on_the_cpu_the_value_is_read():
 def test_arrays_are_no_scalars():
     with pytest.raises(redlang.ArgumentError, match="must be a float"):
         redlang.compile(TEXT)(torch.ones(2, 3), torch.ones(1), 1.0)
-    assert binder.pointed_mark(torch.tensor(1.0)) == (torch.float32, -1)
+    assert arguments.pointed_mark(torch.tensor(1.0)) == (torch.float32, -1)
