@@ -81,3 +81,18 @@ def test_arrays_are_no_scalars():
     with pytest.raises(redlang.ArgumentError, match="must be a float"):
         redlang.compile(TEXT)(torch.ones(2, 3), torch.ones(1), 1.0)
     assert arguments.pointed_mark(torch.tensor(1.0)) == (torch.float32, -1)
+
+
+def test_kernels_on_matrix_tiles_read_it_too(near, far, monkeypatch):
+    text = 'def f(q: "m d", k: "n d", a: float) -> "m n": return exp(sum[d](q * k) * a)'
+    q = torch.randn(256, 64).bfloat16()
+    with simulated(monkeypatch) as driver:
+        found = redlang.compile(text)(q, q, torch.tensor(0.125))
+    (path,) = driver.paths
+    assert "a_f32 = to_f32(a_f32_load(a_f32_at))" in path.source
+    expected = torch.exp(q.float() @ q.float().T * 0.125)
+    torch.testing.assert_close(found.float(), expected, rtol=1e-2, atol=1e-2)
+    pytest.importorskip("numba_cuda")
+    with compiling(monkeypatch) as compiled:
+        redlang.compile(text)(q, q, torch.tensor(0.125))
+    assert [k.spill_bytes for k in compiled.kernels] == [0]

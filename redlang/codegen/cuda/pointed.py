@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from redlang.codegen.cuda.kernel_text import KernelText, Number, Pointer
 from redlang.codegen.cuda.matrix_text import MatrixText
@@ -29,7 +29,7 @@ def with_pointers(text: Text, dtypes: Mapping[str, str]) -> Text:
     if head is None:
         raise InternalError(f"the text of {text.entry} defines no {text.entry}")
     variables = [part.strip() for part in head[1].split(",")]
-    parameters = list(text.parameters)
+    parameters: list[Any] = list(text.parameters)
     loads, lines = [], []
     for place, parameter in enumerate(text.parameters):
         if not isinstance(parameter, Number) or parameter.name not in dtypes:
