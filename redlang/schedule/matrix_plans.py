@@ -33,7 +33,12 @@ from redlang.schedule.nests import Nest
 from redlang.schedule.plan import NestPlan
 from redlang.schedule.portable_plans import fitted, tilings
 from redlang.schedule.product_plans import Shape as Products
-from redlang.schedule.product_plans import product_nest_plan, product_plans, product_shape
+from redlang.schedule.product_plans import (
+    portable_product_plans,
+    product_nest_plan,
+    product_plans,
+    product_shape,
+)
 
 FAMILY = "matrix tiles"
 WIDEST = 256
@@ -95,12 +100,9 @@ def matrix_candidates(
     options = options or Options()
     facts = Facts(program, nest, extents, Layout({}, {}))
     groups = device.capability == "9.0" and options.instructions == "auto"
-    products = product_shape(facts) if groups and options.contract != "f32" else None
-    if products is not None:
-        return [
-            _product(facts, products, plan, device)
-            for plan in product_plans(facts, products, device)
-        ]
+    found = _plain_products(facts, device, options, groups=groups)
+    if found:
+        return found
     unit: MatrixUnitName = "tf32" if options.contract == "tf32" else "fma"
     shape = _shape(facts, (F32,))
     if shape is None and options.contract != "f32":
@@ -110,10 +112,10 @@ def matrix_candidates(
         return []
     if unit == "fma" and facts.size(shape.rows) < PLAIN_ROWS:
         return []
-    found = list(_plans(facts, shape, device)) if unit == "wgmma" else []
+    every = list(_plans(facts, shape, device)) if unit == "wgmma" else []
     # Arrays that no tensor copy takes still have these.
-    found += _portable(facts, shape, device, "mma" if unit == "wgmma" else unit)
-    plans = dict.fromkeys(found)
+    every += _portable(facts, shape, device, "mma" if unit == "wgmma" else unit)
+    plans = dict.fromkeys(every)
     return [
         Candidate(
             FAMILY,
@@ -121,6 +123,26 @@ def matrix_candidates(
         )
         for plan in plans
     ]
+
+
+def _plain_products(
+    facts: Facts, device: Device, options: Options, *, groups: bool
+) -> list[Candidate]:
+    """Return plans of a nest that is products of its own, not inside of a sweep."""
+    plans: list[MatrixPlan] = []
+    shape = product_shape(facts) if options.contract != "f32" else None
+    if shape is not None:
+        plans += product_plans(facts, shape, device) if groups else ()
+        # Arrays that no tensor copy takes still have these.
+        plans += portable_product_plans(facts, shape, device, "mma")
+    else:
+        shape = product_shape(facts, (F32,))
+        if shape is not None:
+            unit: MatrixUnitName = "tf32" if options.contract == "tf32" else "fma"
+            plans += portable_product_plans(facts, shape, device, unit)
+    if shape is None:
+        return []
+    return [_product(facts, shape, plan, device) for plan in plans]
 
 
 def _product(facts: Facts, shape: Products, plan: MatrixPlan, device: Device) -> Candidate:

@@ -15,21 +15,27 @@ from math import prod
 from redlang.ir.incremental import Partial, Sweep
 from redlang.ir.loops import GridAxis
 from redlang.ir.program import ArrayParam, Expr, Load, Program, Reduce
-from redlang.ir.types import BF16, F16
+from redlang.ir.types import BF16, F16, DType
 from redlang.schedule.contract import split_product
 from redlang.schedule.device import Device
 from redlang.schedule.facts import Facts, power_above
 from redlang.schedule.fragments import GROUP_ROWS, STEP
-from redlang.schedule.matrices import MatrixPlan
+from redlang.schedule.matrices import MatrixPlan, MatrixUnitName
 from redlang.schedule.matrix_segments import work_of
 from redlang.schedule.plan import NestPlan
 
 LINE = 64
 """Elements of the contracted axis in a tile: lines of 128 bytes."""
+SHORT = (F16, BF16)
 WIDTHS = (256, 192, 128, 96, 64, 48, 32, 16)
 """Columns of a tile."""
 ACCUMULATORS = 256
 """Columns of all products of a tile together: registers hold two for each of a thread's."""
+PORTABLE: dict[MatrixUnitName, float] = {"mma": 900.0, "tf32": 450.0, "fma": 100.0}
+"""Multiply-adds of an SM in a clock, as expected of plans without warp groups."""
+MOST_ACCUMULATED = 32 * 128
+"""Accumulators of a warp, of all its products."""
+WIDE_LINE = 32
 STAGES = 5
 """Tiles of each operand in flight, at most."""
 FEWEST = 1 << 15
@@ -55,6 +61,7 @@ class Shape:
         lefts: Operands with rows, of all loops.
         rights: Operands with columns.
         products: Products, each with accumulators of its own.
+        computed: Whether a side with rows is computed.
     """
 
     rows: tuple[str, ...]
@@ -63,10 +70,11 @@ class Shape:
     lefts: int
     rights: int
     products: int
+    computed: bool
 
 
-def product_shape(facts: Facts) -> Shape | None:
-    """Return the shape of a nest's products; None where there are others, or none."""
+def product_shape(facts: Facts, stored: tuple[DType, ...] = SHORT) -> Shape | None:
+    """Return the shape of a nest's products of arrays stored as such; None if it has others."""
     nest = facts.nest
     if not nest.sweeps or facts.used_inner or facts.mapped or facts.slots:
         return None
@@ -79,11 +87,11 @@ def product_shape(facts: Facts) -> Shape | None:
         if not pairs:
             return None
         for pair in pairs:
-            left, right = _ordered(facts, pair)
+            left, right = _ordered(facts, pair, stored)
             lefts.add(left)
             rights.add(right)
             products += 1
-            if not _is_short(facts.program, right):
+            if not _is_part(facts.program, right, stored):
                 return None
             own = set(left.type.axes) - set(right.type.axes)
             other = set(right.type.axes) - set(left.type.axes)
@@ -100,7 +108,8 @@ def product_shape(facts: Facts) -> Shape | None:
     column = max(order, key=lambda a: (min(facts.extent(a), LINE), order.index(a)))
     loops = tuple(sweep.axes[0] for sweep in nest.sweeps)
     ordered = tuple(facts.program.ordered(frozenset(rows)))
-    return Shape(ordered, column, loops, len(lefts), len(rights), products)
+    computed = not all(_is_part(facts.program, left, stored) for left in lefts)
+    return Shape(ordered, column, loops, len(lefts), len(rights), products, computed)
 
 
 def _pointwise(facts: Facts, name: str) -> Expr | None:
@@ -136,10 +145,10 @@ def _folded(facts: Facts, sweep: Sweep) -> list[tuple[str, ...]]:
     ]
 
 
-def _ordered(facts: Facts, pair: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
+def _ordered(facts: Facts, pair: tuple[Expr, Expr], stored: tuple[DType, ...]) -> tuple[Expr, Expr]:
     """Return a product's sides, that of the rows first."""
     first, second = pair
-    short = [_is_short(facts.program, side) for side in pair]
+    short = [_is_part(facts.program, side, stored) for side in pair]
     if short[0] != short[1]:
         return (second, first) if short[0] else (first, second)
     results = [facts.program.results[n].axes for n in facts.nest.results]
@@ -148,12 +157,12 @@ def _ordered(facts: Facts, pair: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
     return (second, first) if own & last else (first, second)
 
 
-def _is_short(program: Program, side: Expr) -> bool:
-    """Say whether a side is a part of a 16-bit array."""
+def _is_part(program: Program, side: Expr, stored: tuple[DType, ...]) -> bool:
+    """Say whether a side is a part of an array that is stored in one of some types."""
     if not isinstance(side, Load):
         return False
     array = program.array(side.array)
-    return isinstance(array, ArrayParam) and array.dtype in (F16, BF16)
+    return isinstance(array, ArrayParam) and array.dtype in stored
 
 
 def product_plans(facts: Facts, shape: Shape, device: Device) -> Iterator[MatrixPlan]:
@@ -167,7 +176,7 @@ def product_plans(facts: Facts, shape: Shape, device: Device) -> Iterator[Matrix
     widths += [w for w in (power_above(widest),) if widest not in widths and w <= most]
     plans = []
     for groups in (2, 1):
-        rows = _rows(facts, shape, groups)
+        rows = _rows(facts, shape, groups * GROUP_ROWS)
         for width in widths:
             plan = _fitted(facts, shape, rows, width, device)
             plans.append((_time(facts, shape, plan, device), plan))
@@ -180,10 +189,9 @@ def product_plans(facts: Facts, shape: Shape, device: Device) -> Iterator[Matrix
                 break
 
 
-def _rows(facts: Facts, shape: Shape, groups: int) -> tuple[tuple[str, int], ...]:
+def _rows(facts: Facts, shape: Shape, wanted: int) -> tuple[tuple[str, int], ...]:
     """Return row axes with their tiles: the last one, and the one before where that is short."""
     *others, last = shape.rows
-    wanted = groups * GROUP_ROWS
     if not others or facts.extent(last) >= wanted:
         return ((last, wanted),)
     tile = min(GROUP_ROWS, power_above(facts.extent(last)))
@@ -237,10 +245,49 @@ def step_clocks(rows: int, columns: int) -> float:
     return max(rows * columns / PRODUCTS, (rows + columns) * 2 / L2_BYTES) * LINE
 
 
+def portable_product_plans(
+    facts: Facts, shape: Shape, device: Device, unit: MatrixUnitName
+) -> Iterator[MatrixPlan]:
+    """Yield plans without warp groups and tensor copies; operands are arrays as they are."""
+    work = facts.size(shape.rows) * facts.extent(shape.column)
+    if shape.computed or work * max(facts.extent(loop) for loop in shape.loops) < FEWEST:
+        return
+    if min(facts.size(shape.rows), facts.extent(shape.column)) < STEP:
+        return
+    size = 4 if unit in ("fma", "tf32") else 2
+    depth = 128 // size
+    widest = -(-facts.extent(shape.column) // WIDE_LINE) * WIDE_LINE
+    for warp_rows, width in ((32, 128), (32, 64), (16, 64), (16, 32)):
+        tall = 4 * warp_rows
+        last = (warp_rows, width) == (16, 32)
+        if width * warp_rows * shape.products > MOST_ACCUMULATED or (width > widest and not last):
+            continue
+        tiles = {shape.column: width, shape.rows[-1]: tall}
+        axes = (*facts.nest.base, *facts.extra)
+        units = prod(-(-facts.extent(axis) // tiles.get(axis, 1)) for axis in axes)
+        if units < device.sms and not last:
+            continue
+        each = (tall * shape.lefts + width * shape.rights) * depth * size
+        room = device.sm.shared_bytes // 2 - BARRIER_BYTES
+        stages = max(2, min(4, room // each))
+        loops = tuple((loop, depth) for loop in dict.fromkeys(shape.loops))
+        for wide in ((shape.column,), ()) if unit == "fma" else ((),):
+            yield MatrixPlan(
+                _rows(facts, shape, tall),
+                ((shape.column, width), *loops),
+                stages,
+                2,
+                unit=unit,
+                warp_rows=warp_rows,
+                wide=wide,
+                tile_us=2 * tall * width * depth / (PORTABLE[unit] * CLOCKS_PER_US),
+            )
+
+
 def product_nest_plan(facts: Facts, shape: Shape, plan: MatrixPlan) -> NestPlan:
     """Return what a plan means for its nest."""
     tiles = dict((*plan.rows, (shape.column, plan.width(shape.column))))
     axes = facts.program.ordered(frozenset({*facts.nest.base, *facts.extra}))
     grid = tuple(GridAxis(axis, tiles.get(axis, 1)) for axis in axes)
-    loops = tuple((loop, LINE) for loop in dict.fromkeys(shape.loops))
+    loops = tuple((loop, plan.width(loop)) for loop in dict.fromkeys(shape.loops))
     return NestPlan("single-segment", grid, loops, ())

@@ -87,13 +87,40 @@ def test_products(name, gpu, rng):
 REFUSED = {
     "odd depth": (PLAIN, {"a": (36, 101), "b": (101, 16)}),
     "odd width": (PLAIN, {"a": (36, 104), "b": (104, 17)}),
+    "all odd, turned": (TURNED, {"a": (37, 101), "b": (19, 101)}),
+    "odd and across": (ACROSS, {"a": (51, 37), "b": (51, 19)}),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_tensor_copies_cannot_read_takes_another_path(name, gpu, rng):
     text, shapes = REFUSED[name]
-    check(text, arrays(rng, "bf16", **shapes), gpu, matrix=False)
+    check(text, arrays(rng, "bf16", **shapes), gpu)
+    assert [path.path for path in gpu.paths] == ["mma"]
+
+
+@pytest.mark.parametrize("name", ["followed", "summed", "gated", "shared"])
+def test_older_devices(name, monkeypatch, rng):
+    text, shapes = CASES[name]
+    given = arrays(rng, "bf16", **shapes)
+    if "scale" in given:
+        given["scale"] = given["scale"].astype(np.float32)
+    with simulated(monkeypatch, replace(DEFAULT_DEVICE, sms=2, capability="8.0")) as driver:
+        check(text, given, driver)
+        assert {path.path for path in driver.paths} == {"mma"}
+
+
+@pytest.mark.parametrize("name", ["plain", "turned", "batched"])
+def test_f32(name, gpu, rng):
+    text, shapes = CASES[name]
+    given = {n: rng.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
+    check(text, given, gpu, tolerance=1e-5)
+    assert {path.path for path in gpu.paths} == {"fma"}
+
+
+def test_few_columns_are_left_to_threads(gpu, rng):
+    given = arrays(rng, "bf16", a=(9000, 3), b=(9000, 3))
+    check(ACROSS, given, gpu, matrix=False)
 
 
 GRID = [

@@ -26,11 +26,12 @@ def given(rng, dtype, shapes):
     }
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
 @pytest.mark.parametrize("name", [*CASES, *REFUSED])
 def test_products(name, dtype, rng):
     text, shapes = (CASES | REFUSED)[name]
-    judge(kernel(text.strip()), **given(rng, dtype, shapes), tolerance=0.02)
+    tolerance = 1e-5 if dtype == "float32" else 0.02
+    judge(kernel(text.strip()), **given(rng, dtype, shapes), tolerance=tolerance)
 
 
 LARGE = [(300, 1000, 520), (1000, 512, 96), (700, 520, 144), (1, 4096, 1024), (129, 72, 48)]
