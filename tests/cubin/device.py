@@ -96,7 +96,7 @@ class FakeDriver:
                 CODES[p.code](a) if isinstance(p, Number) else np.int64(a)
                 for p, a in zip(kernel.text.parameters, arguments, strict=True)
             ]
-            order = list(reversed(range(blocks)))
+            order = list(reversed(range(0, blocks, kernel.text.cluster)))
             simulate(kernel.text, typed, blocks, memory, order)
             return 0
 
