@@ -317,6 +317,8 @@ class _RunMaker:
                 own[kernel.text.segments] = cut
                 if Counters() in kernel.text.parameters:
                     counted = max(counted, count // cut)
+            if isinstance(kernel.text, MatrixText) and kernel.text.queued:
+                counted = max(counted, 1)
             names[f"launch{number}"] = launch
             values = []
             for p in kernel.text.parameters:

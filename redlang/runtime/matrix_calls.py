@@ -16,6 +16,8 @@ WIDEST = 16
 LONGEST_STEP = 1 << 40
 LONGEST_EXTENT = 1 << 32
 """What tensor maps hold: bytes between neighbours, elements along an axis."""
+SHORT_EXTENT = 1 << 21
+"""Up to this, sums of a few indices are exact in f32; longer axes have code of their own."""
 KEPT_MAPS = 256
 """Tensor maps that a run remembers for each parameter, by address."""
 
@@ -40,9 +42,11 @@ def matrix_classes(
         name: _array_class(steps, addresses[name], sizes[name], extents)
         for name, steps in strides.items()
     }
-    limits = dict(part.plan.limits)
+    limits = {axis: SHORT_EXTENT for axis, size in extents.items() if size <= SHORT_EXTENT}
+    limits |= dict(part.plan.limits)
     # Whole axes are as long as their registers, or end in what is padding there.
-    multiples = {axis: width for axis, width in limits.items() if extents[axis] == width}
+    whole = dict(part.plan.limits)
+    multiples = {axis: width for axis, width in whole.items() if extents[axis] == width}
     return Classes(arrays, multiples, limits)
 
 

@@ -8,6 +8,9 @@ causal masks, windows, prefixes and any combination of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from redlang.ir.build import Builder
 from redlang.ir.program import Apply, Cast, Expr, Index, Literal, Ref, Scalar, Size
 from redlang.ir.types import I64, Type
@@ -15,39 +18,63 @@ from redlang.ir.types import I64, Type
 Interval = tuple[Expr, Expr]
 
 
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What else is known of the current ranges.
+
+    Attributes:
+        is_one: Whether an expression has one value over them.
+        test: A test that is true wherever a comparison is true for some (True) or for all (False)
+            elements; None if there is none.
+    """
+
+    is_one: Callable[[Expr], bool] = lambda expr: False
+    test: Callable[[Apply, bool], Expr | None] = lambda comparison, any_element: None
+
+
+_NOTHING = Knowledge()
+
+
 def bound(axis: str, end: str) -> Ref:
     """Return the `first` or `last` index of the current range of `axis`."""
     return Ref(f"{axis}.{end}", Type(I64))
 
 
-def possible(predicate: Expr, builder: Builder) -> Expr | None:
+def ends(expr: Expr, builder: Builder) -> Interval | None:
+    """Return expressions for the least and greatest value of an integer over the ranges."""
+    return _interval(expr, builder, _NOTHING)
+
+
+def possible(predicate: Expr, builder: Builder, known: Knowledge = _NOTHING) -> Expr | None:
     """Return a test that is false only for tiles without a visible element; None if unknown."""
-    return _truth(predicate, builder, any_element=True)
+    return _truth(predicate, builder, known, any_element=True)
 
 
-def certain(predicate: Expr, builder: Builder) -> Expr | None:
+def certain(predicate: Expr, builder: Builder, known: Knowledge = _NOTHING) -> Expr | None:
     """Return a test that is true only for tiles without a hidden element; None if unknown."""
-    return _truth(predicate, builder, any_element=False)
+    return _truth(predicate, builder, known, any_element=False)
 
 
-def _truth(predicate: Expr, builder: Builder, *, any_element: bool) -> Expr | None:
+def _truth(
+    predicate: Expr, builder: Builder, known: Knowledge, *, any_element: bool
+) -> Expr | None:
     match predicate:
         case Apply(op="and" | "or" as op, arguments=(a, b)):
-            left = _truth(a, builder, any_element=any_element)
-            right = _truth(b, builder, any_element=any_element)
+            left = _truth(a, builder, known, any_element=any_element)
+            right = _truth(b, builder, known, any_element=any_element)
             # An unknown part may be true or false; what is left is safe in one case each.
             if left is None or right is None:
                 return (left or right) if (op == "and") is any_element else None
             return builder.apply(op, left, right)
         case Apply(op="not", arguments=(a,)):
-            inner = _truth(a, builder, any_element=not any_element)
+            inner = _truth(a, builder, known, any_element=not any_element)
             return None if inner is None else builder.apply("not", inner)
         case Apply(op="lt" | "le" | "gt" | "ge" as op, arguments=(a, b)):
-            return _ordered(op, a, b, builder, any_element=any_element)
+            return _ordered(op, a, b, builder, known, any_element=any_element)
         case Apply(op="eq", arguments=(a, b)):
-            x, y = _interval(a, builder), _interval(b, builder)
+            x, y = _interval(a, builder, known), _interval(b, builder, known)
             if x is None or y is None:
-                return None
+                return known.test(predicate, any_element)
             low, high = (x[0], y[1]), (x[1], y[0])
             if any_element:
                 tests = builder.apply("le", *low), builder.apply("ge", *high)
@@ -60,9 +87,11 @@ def _truth(predicate: Expr, builder: Builder, *, any_element: bool) -> Expr | No
             return None
 
 
-def _ordered(op: str, a: Expr, b: Expr, builder: Builder, *, any_element: bool) -> Expr | None:
+def _ordered(
+    op: str, a: Expr, b: Expr, builder: Builder, known: Knowledge, *, any_element: bool
+) -> Expr | None:
     """Compare the ends of two intervals that make `a op b` easiest, or hardest, to satisfy."""
-    x, y = _interval(a, builder), _interval(b, builder)
+    x, y = _interval(a, builder, known), _interval(b, builder, known)
     if x is None or y is None:
         return None
     smallest_left = (op in ("lt", "le")) is any_element
@@ -70,8 +99,7 @@ def _ordered(op: str, a: Expr, b: Expr, builder: Builder, *, any_element: bool) 
     return builder.apply(op, left, right)
 
 
-def _interval(expr: Expr, builder: Builder) -> Interval | None:
-    """Return expressions for the least and greatest value of an integer over the ranges."""
+def _interval(expr: Expr, builder: Builder, known: Knowledge) -> Interval | None:
     if expr.type.dtype.kind not in ("int", "uint"):
         return None
     match expr:
@@ -79,15 +107,17 @@ def _interval(expr: Expr, builder: Builder) -> Interval | None:
             return bound(axis, "first"), bound(axis, "last")
         case Literal() | Size() | Scalar():
             return expr, expr
+        case _ if known.is_one(expr):
+            return expr, expr
         case Cast(operand=operand, explicit=False):
-            return _interval(operand, builder)
+            return _interval(operand, builder, known)
         case Apply(op="neg", arguments=(a,)):
-            x = _interval(a, builder)
+            x = _interval(a, builder, known)
             return None if x is None else (builder.neg(x[1]), builder.neg(x[0]))
         case Apply(op="add" | "sub" | "mul" | "floordiv" as op, arguments=(a, b)):
-            return _arithmetic(op, a, b, builder)
+            return _arithmetic(op, a, b, builder, known)
         case Apply(op="minimum" | "maximum" as op, arguments=(a, b)):
-            x, y = _interval(a, builder), _interval(b, builder)
+            x, y = _interval(a, builder, known), _interval(b, builder, known)
             if x is None or y is None:
                 return None
             return builder.apply(op, x[0], y[0]), builder.apply(op, x[1], y[1])
@@ -95,8 +125,8 @@ def _interval(expr: Expr, builder: Builder) -> Interval | None:
             return None
 
 
-def _arithmetic(op: str, a: Expr, b: Expr, builder: Builder) -> Interval | None:
-    x, y = _interval(a, builder), _interval(b, builder)
+def _arithmetic(op: str, a: Expr, b: Expr, builder: Builder, known: Knowledge) -> Interval | None:
+    x, y = _interval(a, builder, known), _interval(b, builder, known)
     if x is None or y is None:
         return None
     if op == "add":

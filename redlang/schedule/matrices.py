@@ -25,6 +25,10 @@ from redlang.schedule.threads import Spread, ThreadPlan
 MatrixUnitName: TypeAlias = Literal["wgmma", "mma", "tf32", "fma"]
 
 GROUP_THREADS = 128
+PRODUCER_REGISTERS = 24
+CHECKER_REGISTERS = 40
+"""Registers a thread of the producer's group: what copies need, and what checks beside them do."""
+BLOCK_REGISTERS = 65536
 _LANE_BITS = 5
 _COLUMN_BITS: dict[MatrixUnitName, int] = {"wgmma": 2, "mma": 2, "tf32": 2, "fma": 3}
 """Bits of a lane's number that count along columns; the others count along rows."""
@@ -113,6 +117,18 @@ class MatrixPlan:
     def neighbours(self, axis: str) -> int:
         """Return the neighbouring elements of a column axis that a lane holds."""
         return 2 if self.unit != "fma" else 4 if axis in self.wide else 1
+
+    def consumer_registers(self, checks: bool) -> int:
+        """Return the registers a thread that consumers have: what the producer's group leaves.
+
+        Registers are exchanged within a block; it starts with as many as its threads have at most.
+        """
+        each = BLOCK_REGISTERS // (self.min_blocks * self.threads) // 8 * 8
+        if self.groups == 1:
+            return min(255, each)
+        kept = CHECKER_REGISTERS if checks else PRODUCER_REGISTERS
+        rest = each * self.threads - kept * GROUP_THREADS
+        return min(240, rest // (self.groups * GROUP_THREADS) // 8 * 8)
 
     def width(self, axis: str) -> int:
         """Return the padded extent of a row or column axis, 1 for any other."""

@@ -50,7 +50,6 @@ PLAIN_ROWS = 16
 NARROW = 64
 MIDDLE = 96
 SHORT_LOOP = 1024
-TURNS_LOOP = 4096
 REGISTERS = {1: 188, 2: 188, 3: 128}
 """Registers of a consumer that tiles may take, by warp groups."""
 FEW_ROWS = 16
@@ -253,13 +252,16 @@ def _plans(facts: Facts, shape: Shape, device: Device) -> Iterator[MatrixPlan]:
     elif widest <= NARROW or tall <= GROUP_ROWS or -(-tall // 128) * units < device.sms // 2:
         first = MatrixPlan(_rows(facts, shape, 1 * GROUP_ROWS), (), 2, 2 if widest <= 128 else 1)
     else:
-        turns = widest <= MIDDLE or (shape.masked and length <= TURNS_LOOP)
+        turns = widest <= MIDDLE or (shape.masked and length <= SHORT_LOOP)
         first = MatrixPlan(_rows(facts, shape, 2 * GROUP_ROWS), (), 2, 1, turns=turns)
-    light = widest <= MIDDLE
+    light, tall_units = widest <= MIDDLE, first.groups > 1
     # Few rows pass by memory as fast as it is: the next unit's tiles must not wait for this one's.
-    first = replace(first, persistent=light or tall <= FEW_ROWS, staged=light and tall > FEW_ROWS)
+    # Units of unequal length are fetched by blocks that stay, the next one's operands ahead.
+    lasting = light or tall <= FEW_ROWS or (tall_units and shape.masked)
+    first = replace(first, persistent=lasting, staged=(light or tall_units) and tall > FEW_ROWS)
     calm = MatrixPlan(_rows(facts, shape, 1 * GROUP_ROWS), (), 2, 1)
-    for plan, most in ((first, COLUMNS), (first, COLUMNS // 2), (calm, 64), (calm, 32)):
+    tries = [(first, most) for most in (COLUMNS, MIDDLE, COLUMNS // 2)]
+    for plan, most in (*tries, (calm, 64), (calm, 32)):
         fitted = _fitted(facts, shape, plan, most, device)
         if fitted is not None:
             yield fitted

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from redlang.schedule.candidates import Part
 from redlang.schedule.device import Device
+from redlang.schedule.matrices import MatrixPlan
 from redlang.schedule.model import Estimate, segments
 from redlang.schedule.search import Choice, Measured, Ranked
 
@@ -54,14 +55,19 @@ def _part(
     part: Part, estimate: Estimate, extents: Mapping[str, int], device: Device
 ) -> Iterator[str]:
     plan, threads = part.plan, part.threads
+    block = threads.threads if part.matrix is None else part.matrix.threads
+    blocks = "blocks" if part.matrix is None else "units, blocks"
     grid = ", ".join(f"{g.axis} by {g.tile}" for g in plan.grid) or "one unit"
-    yield f"  grid      {grid}; {estimate.blocks} blocks of {threads.threads} threads"
-    if threads.units > 1:
+    yield f"  grid      {grid}; {estimate.blocks} {blocks} of {block} threads"
+    if part.matrix is not None:
+        yield from _matrix(part.matrix)
+    elif threads.units > 1:
         yield f"  units     {threads.units} a block, {threads.unit_threads} threads each"
     if threads.blocks > 1:
         yield f"  clusters  {threads.blocks} blocks share a unit"
+    owner = "threads" if part.matrix is None else "lanes"
     for spread in threads.spreads:
-        held = f"{spread.registers} × {spread.threads} threads × {spread.width}"
+        held = f"{spread.registers} × {spread.threads} {owner} × {spread.width}"
         yield f"  {spread.axis:<9} {held}"
     if plan.resident:
         limits = dict(plan.limits)
@@ -93,6 +99,18 @@ def _measured(measured: Sequence[Measured]) -> Iterator[str]:
         yield f"  measured  {best}{f' (others: {others})' if others else ''}"
 
 
+def _matrix(plan: MatrixPlan) -> Iterator[str]:
+    """Yield what a plan on matrix tiles adds: who computes, and how blocks run."""
+    rows = " × ".join(f"{tile} {axis}" for axis, tile in plan.rows)
+    columns = ", ".join(f"{axis} {width}" for axis, width in plan.columns)
+    yield f"  products  {plan.groups} warp groups of 64 rows ({rows}); columns {columns}"
+    ways = [f"{plan.stages} tiles of each operand in flight"]
+    ways += ["groups in turn"] if plan.turns else []
+    ways += ["blocks stay for several units"] if plan.persistent else []
+    ways += ["results by tensor copies"] if plan.staged else []
+    yield f"  copies    {', '.join(ways)}"
+
+
 def _losers(others: Sequence[Ranked]) -> Iterator[str]:
     for ranked in others[:LOSERS]:
         shapes = "; ".join(shape_text(part) for part in ranked.candidate.parts)
@@ -101,6 +119,10 @@ def _losers(others: Sequence[Ranked]) -> Iterator[str]:
 
 def shape_text(part: Part) -> str:
     """Return the threads of a part in a line."""
+    if part.matrix is not None:
+        matrix = part.matrix
+        sizes = ", ".join(f"{axis} {size}" for axis, size in (*matrix.rows, *matrix.columns))
+        return f"{sizes}, {matrix.groups} warp groups"
     spreads = ", ".join(
         f"{s.axis} {s.registers}×{s.threads}×{s.width}" for s in part.threads.spreads
     )

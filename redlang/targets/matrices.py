@@ -11,7 +11,15 @@ from llvmlite import ir
 from redlang.schedule.fragments import SharedTile
 from redlang.targets.numba_cuda import types
 from redlang.targets.ptx.across import combined, packed_states, state_kinds, states_type
-from redlang.targets.ptx.barriers import named_arrive, named_barrier, warp_barrier
+from redlang.targets.ptx.answers import answer, extremes, put_answer
+from redlang.targets.ptx.barriers import (
+    fetched,
+    got_number,
+    named_arrive,
+    named_barrier,
+    put_number,
+    warp_barrier,
+)
 from redlang.targets.ptx.calls import body_of
 from redlang.targets.ptx.checks import Fragment, checked, cleaned, noted, spoiled
 from redlang.targets.ptx.cp_async import (
@@ -189,6 +197,7 @@ __all__ = [
     "Product",
     "SharedTile",
     "WarpProduct",
+    "answer",
     "any_thread",
     "barrier_arrive",
     "barrier_begin",
@@ -203,9 +212,12 @@ __all__ = [
     "copy_in",
     "copy_out",
     "copy_pieces",
+    "extremes",
     "fetch",
     "fetch_line",
+    "fetched",
     "fold",
+    "got_number",
     "held_rows",
     "larger",
     "named_arrive",
@@ -221,6 +233,8 @@ __all__ = [
     "power_of_two",
     "prefetch_map",
     "product",
+    "put_answer",
+    "put_number",
     "release_registers",
     "shared_base",
     "shared_written",

@@ -201,6 +201,18 @@ def indices(code: str, reaches: Sequence[int]) -> Intrinsic:
     return define("indices", tile_type(code, len(reaches)), (code,), generate)
 
 
+def constants(numbers: Sequence[int]) -> Intrinsic:
+    """Return a function without arguments that gives a tile of f32 numbers."""
+
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
+        kind = LLVM_TYPES["f32"]
+        return pack(builder, [ir.Constant(kind, float(number)) for number in numbers])
+
+    return define("constants", tile_type("f32", len(numbers)), (), generate)
+
+
 def gather(dtype: str, count: int, *, guarded: bool = False, native_f8: bool = True) -> Intrinsic:
     """Return a function that loads `count` elements: (address of the first, tile of offsets).
 
@@ -382,6 +394,7 @@ __all__ = [
     "clamped",
     "cluster_arrive",
     "cluster_wait",
+    "constants",
     "divided",
     "elementwise",
     "exchanged",

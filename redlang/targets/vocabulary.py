@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from redlang.targets.ptx.casts import cast, conversion, exponent_of, ldexp, mantissa_of
-from redlang.targets.ptx.elementary import exp, exp2, fma, maximum, minimum, rsqrt, short_exp
+from redlang.targets.ptx.elementary import (
+    exp,
+    exp2,
+    fma,
+    maximum,
+    minimum,
+    rsqrt,
+    short_exp,
+    short_tanh,
+)
 from redlang.targets.ptx.functions import (
     absolute,
     ceil,
@@ -116,6 +125,7 @@ __all__ = [
     "scale_of",
     "select",
     "short_exp",
+    "short_tanh",
     "sigmoid",
     "sign",
     "sin",

@@ -8,6 +8,7 @@ and the compiler it does not see.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from typing import Any
@@ -16,7 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from redlang.codegen.arguments import Extent, Stride
-from redlang.codegen.cuda.kernel_text import Address, Number
+from redlang.codegen.cuda.kernel_text import Address, Counters, Number
 from redlang.codegen.cuda.matrix_text import TensorMap
 from redlang.ir.types import DTYPES
 from redlang.schedule import fragments
@@ -70,6 +71,55 @@ class Machine:
         self.checks = {}
         self.seen: list[Any] = []
         self.pieces: list[list[Any]] = [[]]
+        self.fetches = 0
+        self.numbers: list[int] = []
+        self.reading = 0
+        self.beginning = False
+
+    # Answers ----------------------------------------------------------------------------------
+
+    def extremes(self, dtype, pieces):
+        def find(address, step, count):
+            kind = np.dtype(STORED[dtype])
+            first, step, count = (int(np.asarray(x).flat[0]) for x in (address, step, count))
+            assert 0 < count <= LANES * pieces
+            places = range(first, first + step * count, step) if step else [first]
+            found = [self.memory[at : at + kind.itemsize].view(kind)[0] for at in places]
+            return np.int32(min(found)), np.int32(max(found))
+
+        return find
+
+    def put_answer(self, place, least, greatest, other_least, other_greatest):
+        meet = least <= other_greatest and other_least <= greatest
+        one = least == greatest == other_least == other_greatest
+        self.shared[int(np.asarray(place).flat[0])] = meet + 2 * one
+
+    def answer(self, kind, capacity):
+        def find(place, tile):
+            tile = int(np.asarray(tile).flat[0])
+            assert tile < capacity
+            return bool(self.shared[int(place) + tile] & (1 if kind == "some" else 2))
+
+        return find
+
+    # Units ------------------------------------------------------------------------------------
+
+    def fetched(self, counter, last):
+        """Number the units of a launch; the counter wraps to 0."""
+        del counter
+        number = self.fetches
+        self.fetches = 0 if number == int(last) else number + 1
+        return np.int32(number)
+
+    def put_number(self, place, number):
+        del place
+        self.numbers.append(int(number))
+
+    def got_number(self, place):
+        """Give the next number that the producer left to the role that runs."""
+        del place
+        self.reading += 1
+        return np.int32(self.numbers[self.reading - 1])
 
     # Copies -----------------------------------------------------------------------------------
 
@@ -507,6 +557,7 @@ class Words:
             "logical_not": np.logical_not,
             "exp": np.exp,
             "short_exp": np.exp,
+            "short_tanh": np.tanh,
             "exp2": np.exp2,
             "log": np.log,
             "tanh": np.tanh,
@@ -546,6 +597,10 @@ class Tiles:
         self.copy_in, self.copy_out, self.stage = machine.copy_in, machine.copy_out, machine.stage
         self.fetch, self.fetch_line = machine.fetch, machine.fetch_line
         self.barrier_wait, self.barrier_expect = machine.wait, machine.expect
+        self.fetched, self.put_number = machine.fetched, machine.put_number
+        self.got_number = machine.got_number
+        self.extremes, self.answer = machine.extremes, machine.answer
+        self.put_answer = machine.put_answer
         self.barrier_arrive = machine.arrive
         self.checked, self.noted, self.spoiled = machine.checked, machine.noted, machine.spoiled
         self.piece_source, self.held_rows = machine.piece_source, machine.held_rows
@@ -642,6 +697,9 @@ class Tiles:
     def indices(self, code, reaches):
         return lambda first: packed([typed(code, first + reach) for reach in reaches])
 
+    def constants(self, numbers):
+        return lambda: packed([Lanes(np.float32(number)) for number in numbers])
+
     def inside(self, reaches):
         return lambda left: packed([Lanes(np.asarray(left) > reach) for reach in reaches])
 
@@ -664,7 +722,9 @@ class Tiles:
         return np.clip(value, -(1 << 30), 1 << 30)
 
     def barrier(self):
-        """Nothing waits."""
+        """Wait for nothing; what comes before it may be all that is to be run."""
+        if self.machine.beginning:
+            raise _AtBarrierError
 
     any_thread = lambda self, found: found  # noqa: E731
     copies_read = copies_commit = shared_written = warp_barrier = lambda self: None
@@ -851,6 +911,8 @@ def run(text, program, arrays, results, extents, scalars=None):
                 array = np.ascontiguousarray(everything[name])
                 place = axes[name].index(axis)
                 given.append(np.int64(array.strides[place] // array.itemsize))
+            case Counters():
+                given.append(np.int64(0))
             case Number(name, code):
                 given.append(KINDS[code](scalars[name]))
     units = math.prod(-(-extents[axis] // tile) for axis, tile in text.grid)
@@ -879,18 +941,37 @@ def launch(text, given, blocks, machine):
         machine.first_thread, machine.thread = producer, np.full(LANES, producer)
         machine.taken = {}
         producing = machine.copies
+        machine.numbers.clear()
+        if "put_answer" in text.source:
+            _begin(kernel, text, given, machine)
+            machine.first_thread, machine.thread = producer, np.full(LANES, producer)
         kernel(*given)
-        machine.checking = True
+        machine.checking, machine.reading = True, 0
         machine.first_thread = producer + LANES
         machine.thread = np.arange(producer + LANES, producer + 2 * LANES)
         kernel(*given)
         machine.checking = False
         for first in range(0, producer, LANES):
             machine.copies = producing
-            machine.taken = {}
+            machine.taken, machine.reading = {}, 0
             machine.first_thread = first
             machine.thread = np.arange(first, first + LANES)
             kernel(*given)
+    assert machine.fetches == 0, "a queue that does not start over"
+
+
+class _AtBarrierError(Exception):
+    """A warp that has come to the block's barrier."""
+
+
+def _begin(kernel, text, given, machine):
+    """Run what all warps of a block do before its roles part."""
+    machine.beginning = True
+    for first in range(0, text.threads, LANES):
+        machine.thread = np.arange(first, first + LANES)
+        with contextlib.suppress(_AtBarrierError):
+            kernel(*given)
+    machine.beginning = False
 
 
 def _executed(text, machine):

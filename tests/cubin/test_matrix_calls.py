@@ -138,6 +138,14 @@ VARIANTS = {
     "soft cap": scores("s = 30 * tanh(s / 30)"),
     "slopes": scores("s = s - slope * (m - n)", head=', slope: "f32[h]"'),
     "window": scores("s = where((n <= m) & (n > m - 24), s)"),
+    "capped window": scores("s = 30 * tanh(s / 30)", "s = where((n <= m) & (n > m - 24), s)"),
+    "sloped window": scores(
+        "s = where((n <= m) & (n > m - 24), s - slope * (m - n))", head=', slope: "f32[h]"'
+    ),
+    "sinks": scores("s = where((n <= m) & ((n > m - 8) | (n < 2)), s)"),
+    "causal documents": scores(
+        "s = where((n <= m) & (doc[b, m] == doc[b, n]), s)", head=', doc: "i32[b n]"'
+    ),
     "prefix": scores("s = where((n <= m) | (n < 10), s)"),
     "prefix of each": scores("s = where((n <= m) | (n < w[b]), s)", head=', w: "i32[b]"'),
     "documents": scores("s = where(doc[b, m] == doc[b, n], s)", head=', doc: "i32[b n]"'),
@@ -165,6 +173,8 @@ def variant(name, rng, b=1, m=60):
     """Return what a variant takes beside q, k and v, and what names in it mean."""
     extra: dict[str, dict[str, Any]] = {
         "slopes": {"slope": np.array([0.5, 0.25], np.float32)},
+        "sloped window": {"slope": np.array([0.5, 0.25], np.float32)},
+        "causal documents": {"doc": np.tile(np.arange(m, dtype=np.int32)[None] // 25, (b, 1))},
         "prefix of each": {"w": np.array([20, 70][:b], np.int32)},
         "documents": {"doc": np.tile(np.arange(m, dtype=np.int32)[None] // 25, (b, 1))},
         "scale inside": {"c": 0.25},

@@ -119,6 +119,7 @@ def words():
     known["reciprocal"] = lambda x: lanes(np.float32(1) / (x * _scale_of(x)))
     known["scale_of"] = lambda x: lanes(_scale_of(x))
     known["short_exp"] = known["exp"]
+    known["short_tanh"] = known["tanh"]
     known["mantissa_of"] = lambda x: lanes(np.frexp(x)[0])
     known["exponent_of"] = lambda x: lanes(np.frexp(x)[1].astype(np.int64))
     return known

@@ -244,9 +244,12 @@ class Frame:
     def variable(self, kind: str, axis: str, depth: int, text: Callable[[], str]) -> str:
         """Return a variable of a scope, made of `text` when it is first asked for."""
         name = self.module.names.of(kind, f"{axis}_{kind}")
-        for scope in self.scopes[: depth + 1]:
+        for scope in reversed(self.scopes[: depth + 1]):
             if name in scope.variables:
                 return name
+            if axis in scope.axes:
+                # Farther out the axis has another range.
+                break
         value = text()
         self.scopes[depth].lines.append(f"{name} = {value}")
         self.scopes[depth].variables.add(name)

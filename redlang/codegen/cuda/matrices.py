@@ -8,18 +8,20 @@ row reductions, masks and what follows the loops come from the statements.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from redlang.codegen.arguments import Extent
 from redlang.codegen.cuda.frame import Value
-from redlang.codegen.cuda.kernel_text import Classes
+from redlang.codegen.cuda.kernel_text import Classes, Counters
 from redlang.codegen.cuda.matrix_checks import checked_operands, pass_on
 from redlang.codegen.cuda.matrix_consumer import Consumer
 from redlang.codegen.cuda.matrix_masks import Bounds, greatest, least, tile_bounds
 from redlang.codegen.cuda.matrix_memory import share
 from redlang.codegen.cuda.matrix_order import paneled
 from redlang.codegen.cuda.matrix_producer import fill_ring, indented
+from redlang.codegen.cuda.matrix_queue import QUEUE_BYTES, Queue
 from redlang.codegen.cuda.matrix_roles import (
     LoopWork,
     Operand,
@@ -29,17 +31,19 @@ from redlang.codegen.cuda.matrix_roles import (
 from redlang.codegen.cuda.matrix_stores import staging_bytes
 from redlang.codegen.cuda.matrix_text import MatrixText, unsuited
 from redlang.ir import walk
-from redlang.ir.loops import Kernel, Loop, Loops, Statement
-from redlang.ir.program import Expr
-from redlang.schedule.bounds import certain
+from redlang.ir.loops import Contract, Fold, Kernel, Loop, Loops, Statement
+from redlang.ir.program import Apply, Expr, Index, Load, Ref
+from redlang.ir.types import I64, Type
+from redlang.schedule.bounds import certain, ends, possible
 from redlang.schedule.fragments import WARP
-from redlang.schedule.matrices import GROUP_THREADS, MatrixPlan
+from redlang.schedule.matrices import (
+    CHECKER_REGISTERS,
+    GROUP_THREADS,
+    PRODUCER_REGISTERS,
+    MatrixPlan,
+)
 
-PRODUCER_REGISTERS = 24
-CHECKER_REGISTERS = 40
-"""Registers a thread of the producer's group: what copies need, and what checks beside them do."""
 WARPS = GROUP_THREADS // WARP
-BLOCK_REGISTERS = 65536
 # Half of the smallest L2 that matters: what the blocks at work read again should stay there.
 _L2_BYTES = 24 << 20
 
@@ -66,12 +70,16 @@ class Emitter:
 
     def __init__(self, loops: Loops, kernel: Kernel, plan: MatrixPlan, classes: Classes) -> None:
         self.kernel = _with_conditions(kernel)
+        if _compares_elements(self.kernel):
+            # Summaries are of one unit.
+            plan = replace(plan, persistent=False)
         self.plan = plan
         self.consumer = self.consumer_type(loops, self.kernel, plan, classes)
         self.frame = self.consumer.frame
         self.roles = Roles(loops, self.kernel, plan, classes)
         self.loops = [s for s in self.kernel.body if isinstance(s, Loop)]
         self.works = {id(loop): self.roles.loop(loop) for loop in self.loops}
+        self.queue: Queue | None = None
         if not any(work.products for work in self.works.values()):
             raise unsuited("there are no products")
 
@@ -83,20 +91,31 @@ class Emitter:
         consumer.block_whole = self._whole
         consumer.last_reads = self._last_reads()
         staging = staging_bytes(consumer.staged) * self.plan.groups * WARPS
-        self.checked = checked_operands(list(self.works.values()))
+        self.checked = consumer.checked = checked_operands(list(self.works.values()))
         names = frame.module.names
         consumer.shared = share(operands, self.plan.stages, staging, self.checked, names)
+        queued = self.plan.persistent and self.kernel.segment is None
+        if queued and self._graded() is not None:
+            counter = frame.parameter(Counters())
+            self.queue = Queue(-(-consumer.shared.bytes // 16) * 16, counter)
         with frame.scope([]) as constants, frame.scope([]) as unit:
             self._block_ranges()
             consumer.ends = {id(loop): self._ends(loop) for loop in self.loops}
-            checker = self._checker()
+            consumer.summaries.prepare(self._interval)
+            producing, checker = self._producer(operands), self._checker()
             with frame.scope(consumer.unit_axes()) as body:
                 consumer.ranges()
                 self._wait_for_whole(operands)
                 consumer.run(self.kernel.body)
-        producer = self._each_unit([*unit.lines, *self._producer(operands)])
-        consumed = self._each_unit([*unit.lines, *body.lines])
-        checking = self._each_unit([*unit.lines, *checker]) if checker else []
+        summaries = consumer.summaries
+        loops = {loop.axis: consumer.ends[id(loop)] for loop in self.loops}
+        start = consumer.shared.bytes
+        filled = summaries.lines(unit.lines, loops, self.plan.threads // WARP)
+        self._summarised = summaries.places(start), filled
+        consumer.shared = replace(consumer.shared, bytes=start + summaries.bytes)
+        producer = self._each_unit([*unit.lines, *producing])
+        consumed = self._each_unit([*unit.lines, *body.lines], "leads")
+        checking = self._each_unit([*unit.lines, *checker], "lead") if checker else []
         return self._assembled(constants.lines, producer, checking, consumed)
 
     def _last_reads(self) -> dict[Operand, Loop]:
@@ -169,8 +188,10 @@ class Emitter:
         before = frame.at(0)
         before.append(f"graded = i32({self._tiles(graded, tile)})")
         before.append(f"others = i32({others})")
-        fitting = f"i64({_L2_BYTES}) // ({sizes} + 1) + 1"
-        before.append(f"section = i32(t.smaller({fitting}, i64(others)))")
+        # Sections of one size: with a short last one, blocks would not end together.
+        before.append(f"whole = f32({sizes or '0'}) * f32(others)")
+        before.append(f"sections = i32(whole * f32({1 / _L2_BYTES})) + i32(1)")
+        before.append("section = i32((others + sections - i32(1)) // sections)")
         frame.line("part, rest = t.divided(unit, i64(section) * i64(graded))")
         frame.line("held = t.smaller(i64(section), i64(others) - i64(part) * i64(section))")
         frame.line("tile, unit = t.divided(rest, held)")
@@ -186,8 +207,11 @@ class Emitter:
         start, stop = (frame.module.names.fresh(f"{loop.axis}_{e}") for e in ("start", "stop"))
         size = frame.parameter(Extent(loop.axis))
         bounds = Bounds()
-        if loop.some is not None:
-            bounds = tile_bounds(self._of_block(loop.some), loop.axis, b)
+        some = self._some(loop)
+        if some is not None:
+            bounds = tile_bounds(self._of_block(some), loop.axis, b)
+            if bounds.rest is not None and self.plan.unit == "wgmma":
+                self.consumer.wanted[id(loop)] = bounds.rest
         low, high = "i64(0)", size
         if bounds.low:
             first = values.value(greatest(bounds.low, b)).text
@@ -214,6 +238,21 @@ class Emitter:
         frame.line(f"{start} = {start} + before * {loop.tile}")
         frame.line(f"{stop} = t.smaller({start} + held * {loop.tile}, {stop})")
 
+    def _some(self, loop: Loop) -> Expr | None:
+        """Return a test for tiles in which an element takes part, if one is known.
+
+        It knows more than the loop's own: numbers that the whole unit reads, and summaries.
+        """
+        b = self.consumer.builder
+        folds = [s for s in loop.body if isinstance(s, Fold) and loop.axis in s.over]
+        products = [s for s in loop.body if isinstance(s, Contract) and loop.axis in s.over]
+        conditions = dict.fromkeys(s.condition for s in (*folds, *products))
+        tests = [None if c is None else possible(c, b, self.consumer.knowledge) for c in conditions]
+        known = [test for test in tests if test is not None]
+        if len(known) < len(tests) or not known:
+            return loop.some
+        return functools.reduce(lambda x, y: b.apply("or", x, y), dict.fromkeys(known))
+
     def _units(self) -> str:
         return " * ".join(self._tiles(g.axis, g.tile) for g in self.kernel.grid) or "i64(1)"
 
@@ -234,7 +273,28 @@ class Emitter:
                     if f"{grid.axis}.{end}" in walk.refs(some):
                         self._define_end(grid.axis, grid.tile, end)
                         names[f"{grid.axis}.{end}"] = f"{grid.axis}.block.{end}"
-        return walk.rename(some, names)
+        single = [grid.axis for grid in self.kernel.grid if grid.tile == 1]
+        for axis in single:
+            if axis in some.type.axes:
+                self._define_end(axis, 1, "first")
+
+        def rule(node: Expr) -> Expr:
+            if isinstance(node, Index) and node.axis in single:
+                return Ref(f"{node.axis}.block.first", Type(I64))
+            if isinstance(node, Load):
+                return b.load(node.array, node.type.dtype, node.subscripts)
+            return node
+
+        b = self.consumer.builder
+        return walk.rewrite(walk.rename(some, names), rule)
+
+    def _interval(self, expr: Expr) -> tuple[str, str]:
+        """Return text of the least and the greatest value of an index over the block's tile."""
+        found = ends(expr, self.consumer.builder)
+        assert found is not None
+        values = self.consumer.values
+        least, greatest = (values.value(self._of_block(end)).text for end in found)
+        return least, greatest
 
     def _define_end(self, axis: str, tile: int, end: str) -> None:
         frame = self.frame
@@ -279,21 +339,30 @@ class Emitter:
         for loop in self.loops:
             start, stop = self.consumer.ends[id(loop)]
             first = frame.first(loop.axis)
-            lines += [f"{first} = {start}", f"while {first} < {stop}:"]
+            skipped = self.consumer.skipped(loop)
+            lines += [f"{first} = {start}", *skipped, f"while {first} < {stop}:"]
             for operand in dict.fromkeys(operands_of([self.works[id(loop)]])):
                 if operand.loop is not None:
                     lines += indented(fill_ring(frame, rings[operand], first))
-            lines.append(f"    {first} = {first} + {loop.tile}")
+            lines += indented([f"{first} = {first} + {loop.tile}", *skipped])
         return lines
 
-    def _each_unit(self, lines: Sequence[str]) -> list[str]:
+    def _each_unit(self, lines: Sequence[str], lead: str | None = None) -> list[str]:
         """Return lines that run once, or for each unit of a block that has several.
 
         Blocks take units back and forth, so that no block has the heaviest of every round.
+
+        Args:
+            lines: One unit's.
+            lead: What is not 0 in one lane of a warp; None for the producer.
         """
         block = "i32(cuda.blockIdx.x)"
         if not self.plan.persistent:
             return [f"number = {block}", *lines]
+        if self.queue is not None:
+            queue = self.queue
+            looped = queue.produced(lines) if lead is None else queue.consumed(lines, lead)
+            return [f"units = i32({self._units()})", *looped]
         return [
             f"units = i32({self._units()})",
             "round_start = i32(0)",
@@ -321,14 +390,16 @@ class Emitter:
                         whole = self._whole(self.checked[operand].contract.condition)
                         ring = self.consumer.shared.rings[operand]
                         scope.lines += pass_on(frame, ring, self.plan, whole)
-            lines += [f"{first} = {start}", f"while {first} < {stop}:", *indented(scope.lines)]
-            lines.append(f"    {first} = {first} + {loop.tile}")
+            skipped = self.consumer.skipped(loop)
+            lines += [f"{first} = {start}", *skipped]
+            lines += [f"while {first} < {stop}:", *indented(scope.lines)]
+            lines += indented([f"{first} = {first} + {loop.tile}", *skipped])
         return lines
 
     def _whole(self, condition: Expr | None) -> str | None:
         """Return the variable that says whether the block's whole tile takes part."""
         assert condition is not None
-        test = certain(condition, self.consumer.builder)
+        test = certain(condition, self.consumer.builder, self.consumer.knowledge)
         if test is None:
             return None
         return self.consumer.values.value(self._of_block(test)).text
@@ -344,7 +415,7 @@ class Emitter:
         release, claim = [], []
         if plan.groups > 1:
             kept = CHECKER_REGISTERS if checking else PRODUCER_REGISTERS
-            left = consumer_registers(plan, kept)
+            left = plan.consumer_registers(bool(checking))
             given = frame.module.declare("give", f"w.release_registers({kept})")
             taken = frame.module.declare("take", f"w.claim_registers({left})")
             release, claim = [f"{given}()"], [f"{taken}()"]
@@ -356,11 +427,18 @@ class Emitter:
             "        lead = i32((checker & i32(31)) == i32(0))",
             *indented(indented([*rings, *checking])),
         ]
+        begin = self.consumer.shared.begin(plan.groups * WARPS, plan.checkers)
+        if self.queue is not None:
+            readers = plan.groups * WARPS + (plan.checkers if checking else 0)
+            begin = [*self.queue.begin(readers), *begin]
+        places, summarised = self._summarised
         lines = [
             "shared = w.shared_base()",
+            *places,
             *constants,
             "if i32(cuda.threadIdx.x) == i32(0):",
-            *indented(self.consumer.shared.begin(plan.groups, plan.checkers)),
+            *indented(begin),
+            *summarised,
             "t.barrier()",
             "group = w.warp_uniform(i32(cuda.threadIdx.x) >> i32(7))",
             f"if group == i32({plan.groups}):",
@@ -370,7 +448,7 @@ class Emitter:
             *(check if checking else []),
             "else:",
             *indented(claim),
-            "    leads = i32((i32(cuda.threadIdx.x) & i32(127)) == i32(0))",
+            "    leads = i32((i32(cuda.threadIdx.x) & i32(31)) == i32(0))",
             *indented(self._warp_leads()),
             *indented([*rings, *self.consumer.first_turn(), *consuming]),
         ]
@@ -385,22 +463,33 @@ class Emitter:
             parameters=tuple(frame.parameters),
             threads=plan.threads,
             min_blocks=plan.min_blocks,
-            shared_bytes=self.consumer.shared.bytes + frame.shared_bytes,
+            shared_bytes=self._shared_bytes(),
             grid=tuple((grid.axis, grid.tile) for grid in self.kernel.grid),
             path="wgmma",
             segments="" if self.kernel.segment is None else self.kernel.segment.index,
             persistent=plan.persistent,
+            queued=self.queue is not None,
         )
 
+    def _shared_bytes(self) -> int:
+        total = self.consumer.shared.bytes + self.frame.shared_bytes
+        return total if self.queue is None else self.queue.start + QUEUE_BYTES
 
-def consumer_registers(plan: MatrixPlan, kept: int) -> int:
-    """Return the registers a thread that consumers claim: what the producer's group leaves.
 
-    Registers are exchanged within a block; it starts with as many as its threads have at most.
-    """
-    each = BLOCK_REGISTERS // (plan.min_blocks * plan.threads) // 8 * 8
-    rest = each * plan.threads - kept * GROUP_THREADS
-    return min(240, rest // (plan.groups * GROUP_THREADS) // 8 * 8)
+def _compares_elements(kernel: Kernel) -> bool:
+    """Say whether a condition of a loop compares elements of arrays for equality."""
+    conditions = [
+        s.condition
+        for loop in kernel.body
+        if isinstance(loop, Loop)
+        for s in loop.body
+        if isinstance(s, Fold | Contract) and s.condition is not None
+    ]
+    return any(
+        isinstance(node, Apply) and node.op == "eq" and walk.arrays(node)
+        for condition in conditions
+        for node in walk.nodes(condition)
+    )
 
 
 def operands_of(works: Iterable[LoopWork]) -> Iterator[Operand]:

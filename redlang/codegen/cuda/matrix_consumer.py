@@ -11,15 +11,26 @@ The first tile has no tails before it and the last one has its own after the loo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from redlang.codegen.cuda.matrix_checks import spoil
+from redlang.codegen.cuda.matrix_demand import RESERVE, demand
 from redlang.codegen.cuda.matrix_elements import LoopText, MatrixElements, is_plain
-from redlang.codegen.cuda.matrix_fills import Use, filling
+from redlang.codegen.cuda.matrix_fills import Use, filling, finite_states
 from redlang.codegen.cuda.matrix_roles import LoopWork, Multiply
+from redlang.codegen.cuda.matrix_shares import (
+    first_values,
+    with_shares,
+    without_scalings,
+)
+from redlang.codegen.cuda.matrix_text import unsuited
 from redlang.codegen.cuda.matrix_weights import Power, with_powers
-from redlang.ir.loops import Contract, Fold, Loop
+from redlang.ir.loops import Compute, Contract, Fold, Loop, Statement
 from redlang.ir.program import Expr, Ref
 from redlang.schedule import tidy
 
+SMALLEST = 32
+"""Columns of a tile that no plan goes below."""
 _TURNS = 1
 """The named barrier of the first group's turn; the others follow, 0 is the block's."""
 
@@ -37,8 +48,10 @@ class Consumer(MatrixElements):
         frame = self.frame
         first, (start, stop) = frame.first(loop.axis), self.ends[id(statement)]
         written = frozenset().union(*map(tidy.writes, statement.body))
-        written |= frozenset(s.name for s in loop.elements if isinstance(s, Power))
+        written |= frozenset(s.name for s in loop.elements if isinstance(s, Compute | Power))
         frame.line(f"{first} = {start}")
+        for line in self.skipped(statement):
+            frame.line(line)
         if loop.work.tails:
             self._pipelined(loop, written, first, stop)
         else:
@@ -171,7 +184,10 @@ class Consumer(MatrixElements):
         return expr.name if isinstance(expr, Ref) else None
 
     def _prepared(self, statement: Loop, work: LoopWork) -> LoopText:
-        elements = with_powers(work.elements, self.builder, self.is_fragment)
+        shares, body = with_shares(
+            without_scalings(work.elements, self.is_fragment), self.is_fragment
+        )
+        elements = (*shares, *with_powers(body, self.builder, self.is_fragment))
         uses: list[Use] = [s for s in elements if isinstance(s, Fold) and statement.axis in s.over]
         uses += [t.contract for t in work.tails if isinstance(t, Multiply) and t.left is None]
 
@@ -181,8 +197,24 @@ class Consumer(MatrixElements):
         sources = [p.contract.name for p in work.heads if varies_type(p.contract, statement.axis)]
         sources += [fetch.name for fetch in work.fetches]
         counted = tuple(use for use in uses if not is_plain(use))
-        found = filling(elements, counted, sources, varies)
+        names = [share.name for share in (*shares, *first_values(body, self.is_fragment))]
+        groups = [g for g in (sources, names, [*sources, *names]) if g]
+        place = self.kernel.body.index(statement)
+        rows = finite_states(statement.body, self.kernel.body[:place])
+        found = filling(elements, counted, groups, varies, rows)
+        self._require_room(statement, work, elements)
         return LoopText(statement, work, elements, found, counted)
+
+    def _require_room(
+        self, statement: Loop, work: LoopWork, elements: Sequence[Statement | Power]
+    ) -> None:
+        """Refuse tiles that registers have no room for, unless they are the smallest."""
+        if self.matrix.unit != "wgmma" or self.matrix.width(statement.axis) <= SMALLEST:
+            return
+        taken = demand(work, elements, lambda t: self.frame.size(self.frame.tile_axes(t.axes)))
+        room = self.matrix.consumer_registers(bool(self.checked)) - RESERVE
+        if taken > room:
+            raise unsuited(f"tiles of {taken} registers where there is room for {room}")
 
     def _heads(self, loop: LoopText) -> None:
         self.await_operands(loop.work.heads)
@@ -191,6 +223,8 @@ class Consumer(MatrixElements):
 
     def _next(self, loop: LoopText, first: str) -> None:
         self.frame.line(f"{first} = {first} + {loop.statement.tile}")
+        for line in self.skipped(loop.statement):
+            self.frame.line(line)
 
 
 def varies_type(contract: Contract, axis: str) -> bool:

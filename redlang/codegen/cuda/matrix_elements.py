@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from redlang.codegen.arguments import Extent
 from redlang.codegen.cuda.frame import Value
-from redlang.codegen.cuda.matrix_fills import POSITIVE, Filling, Use, kind_of
+from redlang.codegen.cuda.matrix_fills import POSITIVE, Fill, Filling, Use, kind_of
 from redlang.codegen.cuda.matrix_masks import Bounds, greatest, index_bounds, least
 from redlang.codegen.cuda.matrix_roles import LoopWork
 from redlang.codegen.cuda.matrix_text import unsuited
@@ -15,9 +16,10 @@ from redlang.codegen.cuda.matrix_weights import Power
 from redlang.codegen.cuda.reducing import conjunction
 from redlang.codegen.cuda.values import Operands, constant
 from redlang.ir import walk
+from redlang.ir.build import literal
 from redlang.ir.loops import Combine, Compute, Contract, Fold, Loop, Statement
 from redlang.ir.program import Apply, Expr, Literal, Ref
-from redlang.ir.types import I64, Type
+from redlang.ir.types import BOOL, I64, Type
 from redlang.schedule import tidy
 from redlang.schedule.bounds import certain
 
@@ -51,8 +53,11 @@ class MatrixElements(MatrixUnit):
     def elements(self, loop: LoopText) -> None:
         """Write the element work of one tile."""
         self.fetch(loop.work.fetches)
-        self._fill(loop)
-        for statement in loop.elements:
+        made = {s.name for s in loop.elements if isinstance(s, Compute)}
+        whole = self._whole(loop.axis, loop.filling.condition) if loop.filling.fills else None
+        self._fill(loop, whole, self._early(loop, lambda name: name not in made))
+        for place, statement in enumerate(loop.elements):
+            self._fill(loop, whole, [f for f in loop.filling.fills if f.before == place])
             if isinstance(statement, Power):
                 value = self._over(statement.exponent, statement.type)
                 frame = self.frame
@@ -62,19 +67,25 @@ class MatrixElements(MatrixUnit):
                 frame.define(statement.name, self._named(statement.name, power))
             else:
                 self.statement(statement)
+                names = tidy.writes(statement)
+                self._fill(loop, whole, self._early(loop, lambda name, n=names: name in n))
         self.test_operands(loop)
         self.give_back(loop.work.fetches)
 
-    def _fill(self, loop: LoopText) -> None:
+    def _early(self, loop: LoopText, wanted: Callable[[str], bool]) -> list[Fill]:
+        """Return the fills of some values that happen as soon as these are known."""
+        return [f for f in loop.filling.fills if f.before is None and wanted(f.name)]
+
+    def _fill(self, loop: LoopText, whole: str | None, fills: Sequence[Fill]) -> None:
         """Overwrite what is absent, in tiles that have absent elements."""
         condition = loop.filling.condition
-        whole = self._whole(loop.axis, condition)
         # Beyond the end of an array, tensor copies bring zeros.
         zeros = {fetch.name for fetch in loop.work.fetches} if condition is None else set()
-        fills = [f for f in loop.filling.fills if f.value != 0 or f.name not in zeros]
+        fills = [f for f in fills if f.value != 0 or f.name not in zeros]
         if whole is None or not fills:
             return
-        with self.frame.scope([]) as scope:
+        # What depends on the loop's index belongs to the branch: few tiles take it.
+        with self.frame.scope([loop.axis]) as scope:
             for fill in fills:
                 self._overwrite(loop.axis, fill.name, fill.value, condition)
         self.block(f"if not {whole}:", scope.lines)
@@ -102,7 +113,7 @@ class MatrixElements(MatrixUnit):
         frame = self.frame
         tests = []
         if condition is not None:
-            test = certain(condition, self.builder)
+            test = certain(condition, self.builder, self.knowledge)
             tests.append("False" if test is None else self.values.value(test).text)
         if not frame.is_whole(axis):
             size = frame.parameter(Extent(axis))
@@ -119,6 +130,8 @@ class MatrixElements(MatrixUnit):
         assert value is not None
         texts = value, constant(fill, "f32")
         filled = self.chosen(axis, value.axes, condition, texts, "f32")
+        # What was computed from it before is another value now.
+        frame.forget(frozenset({name}))
         frame.line(f"{value.text} = {filled.text}")
 
     def chosen(
@@ -146,10 +159,7 @@ class MatrixElements(MatrixUnit):
             tests.append(f"{columns} >= {operands.name(limit)}")
         lines: list[str] = []
         if bounds.rest is not None:
-            bare = self.values.operand_form(bounds.rest, axes, operands)
-            (text,), setting = self.values.spelled([bare], operands)
-            lines += setting.lines
-            tests.append(text)
+            tests.append(self._tested(bounds.rest, axis, axes, operands, lines))
         first, second = choices
         given = first if isinstance(first, str) else operands.name(first)
         chosen = f"select({conjunction(tests)}, {given}, {second})"
@@ -157,6 +167,30 @@ class MatrixElements(MatrixUnit):
             "masked", [code], lines, [chosen], operands, axes, frame.depth
         )
         return found
+
+    def _tested(
+        self,
+        test: Expr,
+        axis: str,
+        axes: tuple[str, ...],
+        operands: Operands,
+        lines: list[str],
+    ) -> str:
+        """Return text of a test of elements, in which bounds of the column are relative too."""
+        if isinstance(test, Apply) and test.op in ("and", "or"):
+            word = f"logical_{test.op}"
+            parts = [self._tested(a, axis, axes, operands, lines) for a in test.arguments]
+            return f"{word}({', '.join(parts)})"
+        bounds = index_bounds(test, axis, self.builder)
+        if bounds.rest is None:
+            sides = (bounds.high, "<="), (bounds.low, ">=")
+            (limit, sign), *_ = [(exprs[0], sign) for exprs, sign in sides if exprs]
+            relative = operands.name(self._relative(limit, axis))
+            return f"({self._columns(axis, operands)} {sign} {relative})"
+        bare = self.values.operand_form(test, axes, operands)
+        (text,), setting = self.values.spelled([bare], operands)
+        lines += setting.lines
+        return text
 
     def _columns(self, axis: str, operands: Operands) -> str:
         """Return the operand that counts a thread's columns from its first one on (i32)."""
@@ -235,12 +269,12 @@ class MatrixElements(MatrixUnit):
                     return rest, factor
         return value, None
 
-    def _over_quad(self, joined: str, value: Value) -> Value:
+    def _over_quad(self, joined: str, value: Value, code: str = "f32") -> Value:
         frame = self.frame
         count = frame.size(value.axes)
         masks = tuple(1 << bit for bit in range(self.matrix.lanes.bit_length() - 1))
         make = frame.module.declare("quad", f"t.lanes({joined}, {count}, {masks})")
-        return self.values.assign("all", f"{make}({value.text})", value.axes, "f32", frame.depth)
+        return self.values.assign("all", f"{make}({value.text})", value.axes, code, frame.depth)
 
     def _lane_state(self, loop: LoopText, statement: Fold) -> str | None:
         """Return the state that adds up a fold's results, if lanes may keep their own parts.
@@ -299,7 +333,7 @@ class MatrixElements(MatrixUnit):
             return
         bounds = index_bounds(condition, axis, b)
         if bounds.rest is not None:
-            super().fold(statement)
+            self._seen(loop, statement, condition)
             return
         first = Ref(f"{axis}.first", Type(I64))
         last = Ref(f"{axis}.last", Type(I64))
@@ -307,6 +341,32 @@ class MatrixElements(MatrixUnit):
         high = least([*bounds.high, last], b)
         found = self._over(b.apply("le", low, high), statement.types[0])
         self._results(statement, [found])
+
+    def _seen(self, loop: LoopText, statement: Fold, condition: Expr) -> None:
+        """Write whether a row has an element that takes part, looking at partly absent tiles."""
+        frame = self.frame
+        result = Type(BOOL, statement.types[0].axes)
+        found = self._over(literal(True), result)
+        name = frame.module.names.fresh("seen")
+        frame.line(f"{name} = {found.text}")
+        whole = self._whole(loop.axis, condition)
+        with frame.scope([loop.axis]) as scope:
+            axes = frame.tile_axes((*result.axes, loop.axis))
+            visible = self.chosen(loop.axis, axes, condition, ("i32(1)", "i32(0)"), "i32")
+            pair = [("a", "i32"), ("b", "i32")]
+            joined = frame.module.function("join_seen", ["i32"], pair, [], ["i32(a | b)"])
+            make = frame.module.declare(
+                "chains", f'w.fold({joined}, {frame.counts(axes)}, "{loop.axis}")'
+            )
+            kept = tuple(axis for axis in axes if axis != loop.axis)
+            part = self.values.assign("part", f"{make}({visible.text})", kept, "i32", frame.depth)
+            all_of = self._over_quad(joined, part, "i32")
+            operands = Operands()
+            text = f"{operands.name(all_of)} != i32(0)"
+            (some,) = self.values.mapped("seen", ["bool"], [], [text], operands, kept, frame.depth)
+            frame.line(f"{name} = {some.text}")
+        self.block(f"if not {whole}:" if whole else "if False:", scope.lines)
+        self._results(statement, [Value(name, found.axes, "bool")])
 
 
 def is_plain(use: Use) -> bool:

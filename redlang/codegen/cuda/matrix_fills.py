@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import inf
 
 from redlang.codegen.cuda.matrix_weights import LARGEST, Power
 from redlang.ir import walk
-from redlang.ir.loops import Compute, Contract, Fold, Statement
+from redlang.ir.loops import Commit, Compute, Contract, Fold, Statement
 from redlang.ir.program import Apply, Cast, Expr, Literal, Load, Ref, Size
 
 NEUTRAL = {"sum": 0.0, "max": -inf, "min": inf}
@@ -22,16 +23,24 @@ NEUTRAL = {"sum": 0.0, "max": -inf, "min": inf}
 
 POSITIVE = "positive"
 _FINITE = "finite"
+_FINITES = (POSITIVE, _FINITE, 0.0)
 Kind = float | str | None
 """What is known of a value: exactly 0 or an infinity, its sign, that it is finite, or nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """Overwrite `name` with `value` where elements are absent, as soon as it is known."""
+    """Overwrite `name` with `value` where elements are absent.
+
+    Attributes:
+        name: The value.
+        value: What it becomes.
+        before: The place of the statement before which that happens; None: as soon as it is known.
+    """
 
     name: str
     value: float
+    before: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,31 +64,69 @@ Use = Fold | Contract
 def filling(
     elements: Sequence[Statement | Power],
     uses: Sequence[Use],
-    sources: Sequence[str],
+    groups: Sequence[Sequence[str]],
     varies: Callable[[Expr], bool],
+    rows: Mapping[str, Kind],
 ) -> Filling:
     """Return how absent elements are kept out of `uses`.
+
+    Values may be overwritten a second time, when what was read of them is done: a weight is 0 by
+    then, and its product with a finite number too.
 
     Args:
         elements: The element work of a loop.
         uses: The folds and products over the loop's axis.
-        sources: Values that may be overwritten, in order of preference.
+        groups: Values that may be overwritten together, in order of preference.
         varies: Whether an expression varies along the loop's axis.
+        rows: What is known of values of rows.
     """
     conditions = list(dict.fromkeys(use.condition for use in uses))
     everything = frozenset(range(len(uses)))
     if len(conditions) != 1:
         return Filling(None, (), everything)
     best = Filling(conditions[0], (), everything)
-    readers = _read_sources(elements, uses, sources)
-    for value in (-inf, 0.0, inf):
-        known: dict[str, Kind] = dict.fromkeys(readers, value)
-        kinds = _propagated(elements, known)
-        failing = {i for i, use in enumerate(uses) if not _is_neutral(use, kinds, varies)}
-        fills = tuple(Fill(name, value) for name in readers)
+    for sources, value in product(groups, (-inf, 0.0, inf)):
+        readers = _read_sources(elements, uses, sources)
+        first = tuple(Fill(name, value) for name in readers)
+        failing = _failing(elements, uses, first, varies, rows)
         if len(failing) < len(best.tested):
-            best = Filling(conditions[0], fills, frozenset(failing))
+            best = Filling(conditions[0], first, failing)
+        if not failing:
+            continue
+        # From the first use on for which that will not do, another value may.
+        place = min(_place(elements, uses[i]) for i in failing)
+        for other in (0.0, inf, -inf):
+            fills = (*first, *(Fill(name, other, place) for name in readers))
+            left = _failing(elements, uses, fills, varies, rows)
+            if len(left) < len(best.tested):
+                best = Filling(conditions[0], fills, left)
     return best
+
+
+def _place(elements: Sequence[Statement | Power], use: Use) -> int:
+    """Return the place of a use among the element work; products come after all of it."""
+    return next((i for i, element in enumerate(elements) if element is use), len(elements))
+
+
+def _failing(
+    elements: Sequence[Statement | Power],
+    uses: Sequence[Use],
+    fills: Sequence[Fill],
+    varies: Callable[[Expr], bool],
+    rows: Mapping[str, Kind],
+) -> frozenset[int]:
+    """Return the uses for which absent elements are not neutral under some fills."""
+    known = {fill.name: fill.value for fill in fills if fill.before is None}
+    kinds: dict[str, Kind] = {**rows, **known}
+    found = set()
+    for place in range(len(elements) + 1):
+        kinds |= {fill.name: fill.value for fill in fills if fill.before == place}
+        for number, use in enumerate(uses):
+            if _place(elements, use) == place and not _is_neutral(use, kinds, varies):
+                found.add(number)
+        if place < len(elements):
+            _propagate(elements[place], kinds, known)
+    return frozenset(found)
 
 
 def _read_sources(
@@ -107,20 +154,42 @@ def _values(statement: Statement | Power) -> tuple[Expr, ...]:
             return ()
 
 
-def _propagated(
-    elements: Sequence[Statement | Power], known: Mapping[str, Kind]
-) -> dict[str, Kind]:
-    """Return what is known of every value of an absent element."""
-    kinds = dict(known)
-    for statement in elements:
-        match statement:
-            case Compute(name, value, _):
-                kinds[name] = kind_of(value, kinds)
-            case Power(name, exponent, _):
-                kinds[name] = 0.0 if kind_of(exponent, kinds) == -inf else None
-            case _:
-                pass
-    return kinds
+def _propagate(
+    statement: Statement | Power, kinds: dict[str, Kind], known: Mapping[str, float]
+) -> None:
+    """Add what is known of a statement's value at an absent element."""
+    match statement:
+        case Compute(name) if name in known:
+            pass
+        case Compute(name, value, _):
+            found = kind_of(value, kinds)
+            if found is not None or name in kinds:
+                kinds[name] = found
+        case Power(name, exponent, _):
+            kinds[name] = 0.0 if kind_of(exponent, kinds) == -inf else None
+        case _:
+            pass
+
+
+def finite_states(body: Sequence[Statement], before: Sequence[Statement]) -> dict[str, Kind]:
+    """Return the states of rows that are finite before and after every tile.
+
+    Args:
+        body: A loop's.
+        before: What comes before the loop.
+    """
+    first = {s.name: s.value for s in before if isinstance(s, Compute)}
+    moved = {state: value for s in body if isinstance(s, Commit) for state, value in s.pairs}
+    states = {n for n in moved if n in first and kind_of(first[n], {}) in _FINITES}
+    while True:
+        kinds: dict[str, Kind] = dict.fromkeys(states, _FINITE)
+        for statement in body:
+            if isinstance(statement, Compute):
+                kinds.setdefault(statement.name, kind_of(statement.value, kinds))
+        left = {n for n in states if kinds.get(moved[n]) in _FINITES}
+        if left == states:
+            return dict.fromkeys(states, _FINITE)
+        states = left
 
 
 def _is_neutral(use: Use, kinds: Mapping[str, Kind], varies: Callable[[Expr], bool]) -> bool:
@@ -150,6 +219,8 @@ def kind_of(expr: Expr, kinds: Mapping[str, Kind]) -> Kind:
             return kinds.get(name)
         case Cast(operand=operand, explicit=False):
             return kind_of(operand, kinds)
+        case Apply(op="where", arguments=(Apply(op="isfinite", arguments=(x,)), y, z)) if x == y:
+            return _FINITE if kind_of(z, kinds) in _FINITES else None
         case Apply(op="clip") if any(isinstance(node, Load) for node in walk.nodes(expr)):
             return None
         case Apply(op=op, arguments=arguments):
@@ -160,7 +231,7 @@ def kind_of(expr: Expr, kinds: Mapping[str, Kind]) -> Kind:
 
 def _applied(op: str, kinds: list[Kind]) -> Kind:
     first = kinds[0]
-    finite = (POSITIVE, _FINITE, 0.0)
+    finite = _FINITES
     match op:
         case "neg":
             return -first if isinstance(first, float) else _FINITE if first in finite else None
@@ -186,12 +257,13 @@ def _applied(op: str, kinds: list[Kind]) -> Kind:
 
 
 def _sum(a: Kind, b: Kind) -> Kind:
-    finite = (POSITIVE, _FINITE, 0.0)
+    finite = _FINITES
     for one, other in ((a, b), (b, a)):
         if one in (inf, -inf) and (other in finite or other == one):
             return one
-    if a == b == 0.0:
-        return 0.0
+    for one, other in ((a, b), (b, a)):
+        if one == 0.0 and other in finite:
+            return other
     # The sum of two finite numbers may overflow.
     return None
 

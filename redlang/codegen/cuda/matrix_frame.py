@@ -8,6 +8,7 @@ from redlang.codegen.cuda.frame import Frame
 from redlang.codegen.cuda.kernel_text import Classes
 from redlang.codegen.cuda.matrix_text import MatrixParameter, TensorMap
 from redlang.ir.loops import Kernel, Loops
+from redlang.ir.program import Ref
 from redlang.schedule.matrices import MatrixPlan
 
 _NAMES = {
@@ -17,6 +18,11 @@ _NAMES = {
     *(
         "held",
         "tile",
+        "whole",
+        "sections",
+        "following",
+        "queue_place",
+        "queue_parity",
         "stage",
         "thread",
         "lane",
@@ -30,6 +36,10 @@ _NAMES = {
     *("segment", "share", "before", "tall", "wide"),
 }
 """What the kernel's text calls things of its own."""
+
+
+SUMMARY = "summary"
+"""What names of answers about whole tiles begin with."""
 
 
 class MatrixFrame(Frame):
@@ -49,6 +59,13 @@ class MatrixFrame(Frame):
                 variables[parameter] = self.module.names.fresh(f"{parameter.array}_map")
             return variables[parameter]
         return super().parameter(parameter)
+
+    def ref_depth(self, ref: Ref) -> int:
+        """Return the outermost scope in which a name has the value that it has here."""
+        kind, _, rest = ref.name.partition(".")
+        if kind == SUMMARY:
+            return self.axis_depth(rest.split(".")[-1])
+        return super().ref_depth(ref)
 
     def block_first(self, axis: str) -> str:
         """Return the first index of an axis in the block's tile, which for rows is not the warp's.

@@ -52,6 +52,10 @@ def bounds_of(condition: Expr, lower: Symbol, upper: Symbol, builder: Builder) -
     high: list[Expr] = []
     rest: list[Expr | None] = []
     for part in conjuncts(condition):
+        either = _disjunction(part, lower, upper, builder)
+        if either is not None:
+            (low if either[0] == "low" else high).append(either[1])
+            continue
         unless, test = _excused(part, lambda e: lower(e) or upper(e))
         found = _bound(test, lower, upper, builder)
         if found is None or _reads(found[1], lambda e: lower(e) or upper(e)):
@@ -91,6 +95,22 @@ def _excused(part: Expr, symbol: Symbol) -> tuple[Expr | None, Expr]:
             if not _reads(excuse, symbol):
                 return excuse, test
     return None, part
+
+
+def _disjunction(
+    part: Expr, lower: Symbol, upper: Symbol, builder: Builder
+) -> tuple[str, Expr] | None:
+    """Return the bound that a disjunction of bounds on one side amounts to."""
+    if not isinstance(part, Apply) or part.op != "or":
+        return None
+    found = [bounds_of(argument, lower, upper, builder) for argument in part.arguments]
+    if any(b.rest is not None for b in found):
+        return None
+    if all(len(b.high) == 1 and not b.low for b in found):
+        return "high", greatest((b.high[0] for b in found), builder)
+    if all(len(b.low) == 1 and not b.high for b in found):
+        return "low", least((b.low[0] for b in found), builder)
+    return None
 
 
 def _reads(expr: Expr, symbol: Symbol) -> bool:

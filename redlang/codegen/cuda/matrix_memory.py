@@ -112,15 +112,14 @@ class SharedPlan:
     staging: int
     bytes: int
 
-    def begin(self, groups: int, checkers: int) -> list[str]:
-        """Return lines with which one thread makes the barriers."""
+    def begin(self, consumers: int, checkers: int) -> list[str]:
+        """Return lines with which one thread makes the barriers, for so many warps."""
         lines = []
         for ring in self.rings.values():
             for stage in range(ring.stages):
                 offset = stage * _BARRIER_BYTES
-                readers = groups * WARPS if ring.operand.fetched else groups
                 lines.append(f"w.barrier_begin(shared + {ring.full + offset}, 1)")
-                lines.append(f"w.barrier_begin(shared + {ring.empty + offset}, {readers})")
+                lines.append(f"w.barrier_begin(shared + {ring.empty + offset}, {consumers})")
                 if ring.checked is not None:
                     line = f"w.barrier_begin(shared + {ring.checked + offset}, {checkers})"
                     lines.append(line)

@@ -60,6 +60,7 @@ class MatrixText:
         segments: The pseudo axis that numbers the blocks which share a unit, or empty.
         persistent: Whether a block runs through several units: then no more blocks are launched
             than the device holds at once.
+        queued: Whether blocks fetch units from a queue: a counter that is 0 before and after.
     """
 
     entry: str
@@ -73,6 +74,7 @@ class MatrixText:
     units: int = 1
     segments: str = ""
     persistent: bool = False
+    queued: bool = False
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -12,13 +12,15 @@ from redlang.codegen.cuda.matrix_frame import MatrixFrame
 from redlang.codegen.cuda.matrix_memory import SharedPlan
 from redlang.codegen.cuda.matrix_roles import Fetch, LoopWork, Multiply, Operand
 from redlang.codegen.cuda.matrix_stores import staged_results, staging_bytes
+from redlang.codegen.cuda.matrix_summaries import Summaries
 from redlang.codegen.cuda.matrix_text import tile_text, unsuited
+from redlang.codegen.cuda.matrix_values import MatrixValues
 from redlang.codegen.cuda.reducing import Folds
-from redlang.codegen.cuda.values import Values
 from redlang.ir.build import Builder
 from redlang.ir.loops import Contract, Kernel, Loop, Loops, Store
-from redlang.ir.program import Expr
+from redlang.ir.program import Expr, Index, Load
 from redlang.ir.types import F32, Type, compute_type
+from redlang.schedule.bounds import Knowledge
 from redlang.schedule.fragments import STEP, SharedLine
 from redlang.schedule.matrices import MatrixPlan
 
@@ -37,7 +39,7 @@ class MatrixUnit(Unit):
         frame = MatrixFrame(loops, kernel, plan, classes)
         frame.slots |= self.frame.slots
         self.frame: MatrixFrame = frame
-        self.values = Values(frame, self._load)
+        self.values = MatrixValues(frame, self._load)
         self.accesses = Accesses(frame, self.values)
         self.folds = Folds(frame, self.values)
         self.matrix = plan
@@ -46,15 +48,29 @@ class MatrixUnit(Unit):
         self.works: dict[int, LoopWork] = {}
         self.shared = SharedPlan({}, 0, 0)
         self.ends: dict[int, tuple[str, str]] = {}
+        self.wanted: dict[int, Expr] = {}
+        self.checked: dict[Operand, Multiply] = {}
         self.last_reads: dict[Operand, Loop] = {}
         self.block_whole: Callable[[Expr], str | None] = lambda condition: None
         self.staged = staged_results(loops, kernel, plan, classes)
+        self.summaries = Summaries(frame, kernel, plan)
+        self.knowledge = Knowledge(self.is_one, self.summaries.of)
 
     # The unit ---------------------------------------------------------------------------------
 
     def is_fragment(self, expr: Expr) -> bool:
         """Say whether an expression varies along columns."""
         return any(self.matrix.width(axis) > 1 for axis in expr.type.axes if axis not in self.rows)
+
+    def is_one(self, expr: Expr) -> bool:
+        """Say whether an expression is an element of an array that the whole unit reads."""
+        grid = {grid.axis for grid in self.kernel.grid if grid.tile == 1}
+        return (
+            isinstance(expr, Load)
+            and not any(expr.guarded)
+            and set(expr.type.axes) <= grid
+            and all(isinstance(part, Index) for part in expr.subscripts)
+        )
 
     def ranges(self) -> None:
         """Write the ranges of this warp."""
@@ -74,6 +90,23 @@ class MatrixUnit(Unit):
     def first_row(self) -> str:
         """Return text of this warp's first row in the block's tile."""
         return "group * 64 + (i32(cuda.threadIdx.x) >> i32(5) & i32(3)) * 16"
+
+    def skipped(self, loop: Loop) -> list[str]:
+        """Return lines that go past tiles of which no element takes part."""
+        test = self.wanted.get(id(loop))
+        if test is None:
+            return []
+        frame = self.frame
+        first, (_, stop) = frame.first(loop.axis), self.ends[id(loop)]
+        with frame.scope([loop.axis]) as scope:
+            value = self.values.value(test).text
+        return [
+            f"while {first} < {stop}:",
+            *(f"    {line}" for line in scope.lines),
+            f"    if {value}:",
+            "        break",
+            f"    {first} = {first} + {loop.tile}",
+        ]
 
     # Products ---------------------------------------------------------------------------------
 

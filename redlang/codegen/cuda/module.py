@@ -68,6 +68,7 @@ WORDS = frozenset(
         "scale_of",
         "select",
         "short_exp",
+        "short_tanh",
         "sigmoid",
         "sign",
         "sin",
@@ -88,8 +89,9 @@ WORDS = frozenset(
 
 _RESERVED = {"np", "cuda", "t"}
 _SHORT = (
-    "# All results have 16 bits or fewer: what the short form is off by does not show.",
+    "# All results have 16 bits or fewer: what short forms are off by does not show.",
     "exp = short_exp",
+    "tanh = short_tanh",
     "",
 )
 

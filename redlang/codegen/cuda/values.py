@@ -17,6 +17,7 @@ from redlang.codegen.cuda.kernel_text import Number
 from redlang.codegen.scalars import number, spell
 from redlang.errors import InternalError
 from redlang.ir import walk
+from redlang.ir.build import literal
 from redlang.ir.program import (
     Apply,
     Cast,
@@ -297,7 +298,10 @@ class Values:
             return None
         dividend, divisor = expr.arguments
         if isinstance(divisor, Literal):
-            return None
+            if self.frame.size(tile) < SHARED_DIVISOR or not _is_invertible(divisor.value):
+                return None
+            product = self._form(dividend, root, tile, operands, done)
+            return Apply("mul", (product, literal(1 / divisor.value, F32)), expr.type)
         own = self.frame.tile_axes(divisor.type.axes)
         if self.frame.size(tile) < SHARED_DIVISOR * self.frame.size(own):
             return None
@@ -318,6 +322,11 @@ def _dtype(code: str, dtype: DType) -> DType:
     if CODES[dtype.name] != code:
         raise InternalError(f"an operand of type {code} where {dtype} is read")
     return dtype
+
+
+def _is_invertible(number: float) -> bool:
+    """Say whether the reciprocal is a normal f32: then a product divides within an ulp."""
+    return 2.0**-126 <= abs(number) <= 2.0**126
 
 
 def constant(value: bool | int | float, code: str) -> str:

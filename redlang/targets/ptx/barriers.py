@@ -54,6 +54,33 @@ fence = instruction("fence", "void", (), _FENCE, _MEMORY, effect=True)
 """Order this thread's memory accesses before and after, as other blocks see them."""
 
 
+fetched = instruction(
+    "fetched",
+    "i32",
+    ("i64", "i32"),
+    "atom.relaxed.gpu.global.inc.u32 $0, [$1], $2;",
+    f"=r,l,r,{_MEMORY}",
+    effect=True,
+)
+"""`fetched(counter, last)`: the next number from 0 to `last`; the counter is then 0 again."""
+
+put_number = instruction(
+    "put_number", "void", ("u32", "i32"), "st.shared.b32 [$0], $1;", f"r,r,{_MEMORY}", effect=True
+)
+"""`put_number(place, number)`: leave a number in shared memory."""
+
+got_number = instruction(
+    "got_number",
+    "i32",
+    ("u32",),
+    "{ .reg .pred p; .reg .b32 w; mov.b32 w, %laneid; setp.eq.u32 p, w, 0; mov.b32 w, 0; "
+    "@p ld.shared.b32 w, [$1]; shfl.sync.idx.b32 $0, w, 0, 31, -1; }",
+    f"=r,r,{_MEMORY}",
+    effect=True,
+)
+"""`got_number(place)`: a number in shared memory; the first lane of the warp reads for all."""
+
+
 def arrival(offset: int) -> Intrinsic:
     """Return `arrive(counter, last)`: count the block and say whether it was the last of them.
 

@@ -7,7 +7,7 @@ else (`log`, `sin`, `tanh`, `erf`, ...) is libdevice's, through Numba's `math`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
@@ -54,6 +54,42 @@ def _short_exp_f32(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     """
     scaled = builder.fmul(x, ir.Constant(F32, _LOG2_E))
     return asm(builder, F32, "ex2.approx.ftz.f32 $0, $1;", "=f,f", [scaled])
+
+
+_TANH_END = 6.3
+_TANH_ABOVE = (0.9999995231628418, 0.12406613677740097, 0.0023713347036391497, 4.391735274111852e-6)
+_TANH_BELOW = (1.0, 0.4573957920074463, 0.021508269011974335, 0.00015275395708158612)
+"""tanh(x) = x p(x^2) / q(x^2) for |x| <= 6.3, where tanh is 1 but for 2^-17.2."""
+
+
+def _short_tanh_f32(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """Emit tanh as a quotient of polynomials; off by at most 2^-17 of itself."""
+    end, minus = (ir.Constant(F32, bound) for bound in (_TANH_END, -_TANH_END))
+    raised = extreme_value(builder, "max", x, minus, signed=True)
+    x = extreme_value(builder, "min", raised, end, signed=True)
+    z = builder.fmul(x, x)
+    above, below = (_polynomial(builder, z, parts) for parts in (_TANH_ABOVE, _TANH_BELOW))
+    inverse = asm(builder, F32, "rcp.approx.ftz.f32 $0, $1;", "=f,f", [below])
+    return builder.fmul(builder.fmul(x, above), inverse)
+
+
+def _polynomial(builder: ir.IRBuilder, z: ir.Value, parts: Sequence[float]) -> ir.Value:
+    """Return the sum of parts[i] z^i."""
+    *rest, last = parts
+    total: ir.Value = ir.Constant(F32, last)
+    for part in reversed(rest):
+        total = asm(
+            builder,
+            F32,
+            "fma.rn.f32 $0, $1, $2, $3;",
+            "=f,f,f,f",
+            [total, z, ir.Constant(F32, part)],
+        )
+    return total
+
+
+def _short_tanh_value(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    return _short_tanh_f32(builder, x) if x.type == F32 else libdevice(builder, "tanh", x)
 
 
 def _short_exp_value(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
@@ -166,6 +202,7 @@ FLOATS = (types.float32, types.float64)
 
 exp = on_floats("exp", exp_value)
 short_exp = on_floats("short_exp", _short_exp_value)
+short_tanh = on_floats("short_tanh", _short_tanh_value)
 exp2 = on_floats("exp2", _exp2_value)
 rsqrt = on_floats("rsqrt", _rsqrt_value)
 

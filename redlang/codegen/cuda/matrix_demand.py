@@ -1,0 +1,61 @@
+"""How many registers a loop's tiles take: a plan that cannot fit is given up before it is compiled.
+
+Accumulators and the packed operands of the products in flight live throughout; of the element work,
+whatever is read again later does. What one statement reads for the last time makes room for what it
+writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from redlang.codegen.cuda.matrix_roles import LoopWork
+from redlang.codegen.cuda.matrix_weights import Power
+from redlang.ir import walk
+from redlang.ir.loops import Compute, Statement
+from redlang.ir.types import Type
+from redlang.schedule import tidy
+
+RESERVE = 32
+"""Registers beside tiles: addresses, counters, values of rows, and what the compiler keeps."""
+
+_ROWS = 2
+"""Registers of a value of rows: a thread has two."""
+
+Size = Callable[[Type], int]
+"""Registers of a value of this type."""
+
+
+def demand(work: LoopWork, elements: Sequence[Statement | Power], size: Size) -> int:
+    """Return the registers that tiles take at the worst point of a loop's body.
+
+    Args:
+        work: The loop's products.
+        elements: Its element work as it is written.
+        size: Registers of a value.
+    """
+    held = sum(size(p.contract.type) for p in work.late)
+    held += sum(size(p.rows.type) // 2 for p in work.late)
+    sizes = {p.contract.name: size(p.contract.type) for p in work.heads}
+    for element in elements:
+        if isinstance(element, Compute | Power) and size(element.type) > _ROWS:
+            sizes[element.name] = size(element.type)
+    last = dict.fromkeys(sizes, -1)
+    for place, element in enumerate(elements):
+        last |= dict.fromkeys(_reads(element) & set(sizes), place)
+    for product in work.late:
+        last |= dict.fromkeys(walk.refs(product.rows) & set(sizes), len(elements))
+    live = {p.contract.name for p in work.heads}
+    worst = sum(map(sizes.__getitem__, live))
+    for place, element in enumerate(elements):
+        live = {name for name in live if last[name] > place}
+        if isinstance(element, Compute | Power) and last.get(element.name, 0) > place:
+            live.add(element.name)
+        worst = max(worst, sum(map(sizes.__getitem__, live)))
+    return held + worst
+
+
+def _reads(element: Statement | Power) -> frozenset[str]:
+    if isinstance(element, Power):
+        return walk.refs(element.exponent)
+    return tidy.reads(element)

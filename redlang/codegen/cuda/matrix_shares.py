@@ -1,0 +1,146 @@
+"""Element expressions that several statements read: computed once a tile, under a name.
+
+A score that a maximum and an exponential both read is such a one. Factors that elements share stay
+outside, since `max(x * k)` and `exp(x * k - point)` take them in for nothing:
+
+    max(30 * tanh(s)), exp(30 * tanh(s) - point)   -->   y = tanh(s); max(30 * y), ...
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from redlang.codegen.cuda.matrix_roles import map_expressions
+from redlang.ir import walk
+from redlang.ir.loops import Compute, Fold, Statement
+from redlang.ir.program import Apply, Expr, Literal, Load, Ref
+from redlang.ir.types import F32, Type
+from redlang.schedule import tidy
+
+IsFragment = Callable[[Expr], bool]
+
+
+def with_shares(
+    body: Sequence[Statement], is_fragment: IsFragment
+) -> tuple[tuple[Compute, ...], tuple[Statement, ...]]:
+    """Return new statements for what is read several times, and the others, which read those.
+
+    Args:
+        body: The element work of a loop.
+        is_fragment: Tells elements from values of rows.
+    """
+    written = frozenset[str]().union(*map(tidy.writes, body))
+    counts: Counter[Expr] = Counter()
+    for statement in body:
+        for expr in _values(statement):
+            counts.update(
+                node
+                for node in walk.nodes(expr)
+                if isinstance(node, Apply)
+                and node.type.dtype is F32
+                and is_fragment(node)
+                and not walk.refs(node) & written
+            )
+    repeated = {expr for expr, count in counts.items() if count > 1}
+    inner = {
+        node
+        for expr in repeated
+        for node in walk.nodes(expr)
+        if node != expr and counts.get(node) == counts[expr]
+    }
+    wanted = dict.fromkeys(
+        core for expr in repeated - inner if (core := _core(expr, is_fragment)) is not None
+    )
+    shares: list[Compute] = []
+    kept = list(body)
+    # The largest first, so that none is looked for inside of another that is gone.
+    for expr in sorted(wanted, key=lambda e: (-sum(1 for _ in walk.nodes(e)), str(e))):
+        type_ = Type(F32, expr.type.axes)
+        name = f"shared.{len(shares)}"
+
+        replaced = _replacing(expr, Ref(name, type_))
+        kept = [map_expressions(statement, replaced) for statement in kept]
+        shares.append(Compute(name, expr, type_))
+    return tuple(shares), tuple(kept)
+
+
+def without_scalings(body: Sequence[Statement], is_fragment: IsFragment) -> tuple[Statement, ...]:
+    """Write values that are others times what elements share out where they are read.
+
+    They cost nothing there, and registers as values. On the way x + x becomes x * 2, and factors
+    are joined to it where that is exact.
+    """
+    scaled: dict[str, Expr] = {}
+    kept: list[Statement] = []
+
+    def rule(node: Expr) -> Expr:
+        if isinstance(node, Ref) and node.name in scaled:
+            return scaled[node.name]
+        if isinstance(node, Apply) and node.op == "add" and node.type.dtype is F32:
+            a, b = node.arguments
+            if a == b and is_fragment(a):
+                return _doubled(a, is_fragment)
+        return node
+
+    for statement in body:
+        done = map_expressions(statement, lambda e: walk.rewrite(e, rule))
+        if (
+            isinstance(done, Compute)
+            and done.type.dtype is F32
+            and is_fragment(Ref(done.name, done.type))
+            and _core(done.value, is_fragment) is None
+            and not isinstance(done.value, Load)
+        ):
+            scaled[done.name] = done.value
+        else:
+            kept.append(done)
+    return tuple(kept)
+
+
+def _doubled(expr: Expr, is_fragment: IsFragment) -> Expr:
+    """Return an expression times two, the two among its factors of rows: exact, as powers are."""
+    two = Literal(2.0, Type(F32, weak=True))
+    if isinstance(expr, Apply) and expr.op == "mul":
+        a, b = expr.arguments
+        if not is_fragment(b):
+            return Apply("mul", (a, Apply("mul", (b, two), b.type)), expr.type)
+        if not is_fragment(a):
+            return Apply("mul", (Apply("mul", (a, two), a.type), b), expr.type)
+    return Apply("mul", (expr, two), expr.type)
+
+
+def _replacing(old: Expr, new: Expr) -> Callable[[Expr], Expr]:
+    return lambda value: walk.rewrite(value, lambda node: new if node == old else node)
+
+
+def first_values(body: Sequence[Statement], is_fragment: IsFragment) -> list[Compute]:
+    """Return the element values of a body that read no result of its folds."""
+    written = frozenset[str]().union(*map(tidy.writes, body))
+    found: list[Compute] = []
+    for statement in body:
+        if isinstance(statement, Compute) and is_fragment(Ref(statement.name, statement.type)):
+            before = {value.name for value in found}
+            if statement.type.dtype is F32 and not walk.refs(statement.value) & (written - before):
+                found.append(statement)
+    return found
+
+
+def _values(statement: Statement) -> tuple[Expr, ...]:
+    match statement:
+        case Compute(value=value):
+            return (value,)
+        case Fold(values=values):
+            return values
+        case _:
+            return ()
+
+
+def _core(expr: Expr, is_fragment: IsFragment) -> Expr | None:
+    """Return an expression without the factors that elements share; None if nothing is left."""
+    while isinstance(expr, Apply) and expr.op == "mul":
+        inner = [argument for argument in expr.arguments if is_fragment(argument)]
+        if len(inner) != 1:
+            break
+        (expr,) = inner
+    return None if isinstance(expr, Ref | Load) else expr

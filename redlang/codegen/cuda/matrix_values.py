@@ -1,0 +1,122 @@
+"""Expressions over fragments: whole numbers of indices become floats at one addition an element.
+
+    f32(k n + r)   -->   f32(k n' + r) + f32(k j)        n = n' + j, j known for each register
+
+n' is the thread's first index of the tile, so that the left term is computed once a row, by integer
+arithmetic, and the right one is a constant. Both and their sum are exact where nothing reaches
+2^24, which extents say; beyond that, elements are converted one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from redlang.codegen.cuda.frame import Value
+from redlang.codegen.cuda.matrix_frame import SUMMARY, MatrixFrame
+from redlang.codegen.cuda.matrix_masks import linear
+from redlang.codegen.cuda.matrix_summaries import CAPACITY
+from redlang.codegen.cuda.values import Loader, Operands, Values
+from redlang.ir.build import Builder
+from redlang.ir.program import Apply, Cast, Expr, Index, Literal, Ref, Size
+from redlang.ir.types import F32, I64, Type
+
+EXACT = 1 << 24
+"""Whole numbers up to this are f32 numbers."""
+
+
+class MatrixValues(Values):
+    """Computes expressions of a matrix kernel."""
+
+    def __init__(self, frame: MatrixFrame, loader: Loader) -> None:
+        super().__init__(frame, loader)
+        self.builder = Builder(frame.order)
+        self.rows = {axis for axis, _ in frame.matrix.rows}
+
+    def _leaf(self, expr: Expr) -> Value | None:
+        if isinstance(expr, Ref) and expr.name.startswith(f"{SUMMARY}."):
+            _, number, kind, axis = expr.name.split(".")
+            frame = self.frame
+            make = frame.module.declare(kind, f'w.answer("{kind}", {CAPACITY})')
+            tile = f"i32({frame.first(axis)} // {frame.spread(axis).extent})"
+            return Value(f"{make}({SUMMARY}_{number}, {tile})", (), "bool")
+        return super()._leaf(expr)
+
+    def _formed(
+        self,
+        expr: Expr,
+        root: Expr,
+        tile: tuple[str, ...],
+        operands: Operands,
+        done: dict[int, Expr],
+    ) -> Expr:
+        if isinstance(expr, Cast) and expr.to is F32 and expr.operand.type.dtype is I64:
+            found = self._counted(expr.operand, tile, operands)
+            if found is not None:
+                return found
+        return super()._formed(expr, root, tile, operands, done)
+
+    def _counted(self, whole: Expr, tile: tuple[str, ...], operands: Operands) -> Expr | None:
+        """Return a whole number as a sum of two floats, if that is exact."""
+        frame = self.frame
+        for axis in tile:
+            spread = frame.spread(axis)
+            if axis in self.rows or spread.threads == 1 or axis not in whole.type.axes:
+                continue
+            split = linear(whole, _index_of(axis), self.builder)
+            if split is None or split[0] == 0:
+                continue
+            factor, rest = split
+            limit = self._largest(rest)
+            extent = frame.classes.limits.get(axis)
+            if limit is None or extent is None:
+                continue
+            # Registers of padding count beyond the extent.
+            if limit + abs(factor) * (extent + spread.extent) > EXACT:
+                continue
+            base = self._base(rest, factor, axis)
+            steps = [factor * reach for reach in spread.reaches]
+            make = frame.module.declare(f"{axis}_steps", f"t.constants({steps})")
+            name = frame.variable(f"{make}_tile", axis, 0, f"{make}()".__str__)
+            constants = Value(name, frame.tile_axes([axis]), "f32")
+            parts = tuple(Ref(operands.name(v), Type(F32)) for v in (base, constants))
+            return Apply("add", parts, Type(F32, whole.type.axes))
+        return None
+
+    def _base(self, rest: Expr, factor: int, axis: str) -> Value:
+        """Return f32(factor * n' + rest) for the thread's first index n' along an axis."""
+        frame = self.frame
+        place = f"{frame.place(axis)} * {factor}"
+        depth = max(frame.axis_depth(axis), frame.depth_of(rest))
+        axes = frame.tile_axes(rest.type.axes)
+        if not axes:
+            given = Operands()
+            text = self.inline(self.operand_form(rest, (), given), given, depth)
+            return self.assign(f"{axis}_base", f"to_f32({place} + {text})", (), "f32", depth)
+        given = Operands()
+        first = given.name(self.assign(f"{axis}_here", place, (), "i64", depth))
+        text = f"to_f32({first} + {given.name(self.value(rest))})"
+        (found,) = self.mapped(f"{axis}_base", ["f32"], [], [text], given, axes, depth)
+        return found
+
+    def _largest(self, expr: Expr) -> int | None:
+        """Return a bound of an integer's magnitude, from the extents."""
+        match expr:
+            case Literal(value):
+                return abs(int(value))
+            case Index(axis) | Size(axis):
+                return self.frame.classes.limits.get(axis)
+            case Cast(operand=operand, explicit=False) if operand.type.dtype is I64:
+                return self._largest(operand)
+            case Apply(op="neg", arguments=(a,)):
+                return self._largest(a)
+            case Apply(op="add" | "sub" | "mul" as op, arguments=(a, b)):
+                x, y = self._largest(a), self._largest(b)
+                if x is None or y is None:
+                    return None
+                return x * y if op == "mul" else x + y
+            case _:
+                return None
+
+
+def _index_of(axis: str) -> Callable[[Expr], bool]:
+    return lambda expr: isinstance(expr, Index) and expr.axis == axis

@@ -1,0 +1,235 @@
+"""Matrix tiles: what plans compute, what is known of absent elements, which tiles are looked at."""
+
+import math
+
+import numpy as np
+import pytest
+
+from redlang.algebra.fuse import fuse
+from redlang.codegen.cuda.kernel_text import ArrayClass, Classes
+from redlang.codegen.cuda.matrices import emit
+from redlang.codegen.cuda.matrix_fills import Fill, filling, kind_of
+from redlang.codegen.cuda.matrix_masks import index_bounds
+from redlang.codegen.cuda.matrix_shares import first_values, with_shares, without_scalings
+from redlang.ir.build import Builder, literal, ref
+from redlang.ir.interpret import bind, interpret
+from redlang.ir.loops import Compute, Fold, Loop
+from redlang.ir.normalise import normalise
+from redlang.ir.program import Literal
+from redlang.ir.run_loops import run_loops
+from redlang.ir.types import BF16, F32, Type
+from redlang.schedule.device import DEFAULT_DEVICE
+from redlang.schedule.lower import lower
+from redlang.schedule.matrix_plans import matrix_candidates
+from redlang.schedule.nests import find_nests
+from redlang.schedule.plan import Plan
+from tests.cubin.test_matrix_calls import CAUSAL, FULL, VARIANTS
+from tests.kernels import resolve_text
+
+B = Builder(("m", "n"))
+TEXTS = {"full": FULL, "causal": CAUSAL, **VARIANTS}
+DTYPES = dict.fromkeys("qkv", BF16)
+EXTENTS = {"b": 1, "h": 2, "m": 70, "n": 90, "d": 16, "e": 16}
+
+
+def planned(text, extents=EXTENTS):
+    """Return a program with its nests and candidates on matrix tiles."""
+    program = normalise(resolve_text(text.strip(), dtypes=DTYPES))
+    fusion = fuse(program, mode="auto")
+    nests = find_nests(fusion.program, fusion.sweeps)
+    (nest,) = nests
+    return fusion.program, nests, matrix_candidates(fusion.program, nest, extents, DEFAULT_DEVICE)
+
+
+def lowered(text, number=0, extents=EXTENTS):
+    program, nests, found = planned(text, extents)
+    (part,) = found[number].parts
+    return program, lower(program, nests, Plan((part.plan,))), part.matrix
+
+
+def inputs(program):
+    rng = np.random.default_rng(3)
+    made = {}
+    for p in program.params:
+        shape = [EXTENTS[a] for a in p.axes]
+        if p.dtype.kind == "int":
+            top = 40 if p.name == "w" else 4
+            made[p.name] = np.sort(rng.integers(0, top, shape).astype(np.int32))
+        else:
+            made[p.name] = rng.standard_normal(shape)
+    return made
+
+
+@pytest.mark.parametrize("name", [n for n in TEXTS if n not in ("entropy", "scale inside")])
+def test_plans_give_the_programs_results(name):
+    program, nests, found = planned(TEXTS[name])
+    given = inputs(program)
+    scope = bind(program, given)
+    expected = interpret(program, given, store=False)
+    for candidate in found[:: max(1, len(found) - 1)]:
+        (part,) = candidate.parts
+        got = run_loops(lower(program, nests, Plan((part.plan,))), scope, {})
+        for one, other in zip(got, expected, strict=True):
+            np.testing.assert_array_equal(np.isnan(one), np.isnan(other.reshape(one.shape)))
+            np.testing.assert_allclose(one, other.reshape(one.shape), rtol=1e-10, atol=1e-11)
+
+
+LONG = {"b": 4, "h": 16, "m": 8192, "n": 8192, "d": 128, "e": 128}
+
+
+@pytest.mark.parametrize("depth", [32, 64, 80, 96, 128, 192, 256])
+@pytest.mark.parametrize("text", [FULL, CAUSAL])
+def test_plans_fit_a_block(text, depth):
+    extents = {**LONG, "d": depth, "e": depth}
+    _, _, found = planned(text, extents)
+    for candidate in found:
+        (part,) = candidate.parts
+        plan = part.matrix
+        limit = DEFAULT_DEVICE.sm.shared_bytes_per_block
+        tile = plan.width("n")
+        operands = plan.tile_rows * depth * 2 + plan.stages * tile * 2 * depth * 2
+        assert operands <= limit // plan.min_blocks
+        taken = tile // 2 + tile // 4 + depth // 2
+        assert taken <= plan.consumer_registers(checks=text is CAUSAL)
+
+
+def written(text, extents=LONG):
+    """Return the text of the first plan that registers have room for."""
+    program, loops, plan = lowered(text, 0, extents)
+    arrays = {p.name: ArrayClass({p.axes[-1]: 1} if p.axes else {}, 16) for p in program.params}
+    arrays["result.0"] = ArrayClass({"e": 1}, 16)
+    limits = dict.fromkeys(extents, 1 << 21) | {a: extents[a] for a in ("d", "e")}
+    classes = Classes(arrays, {a: extents[a] for a in ("d", "e")}, limits)
+    return emit(loops, loops.kernels[0], plan, classes)
+
+
+def test_units_of_unequal_length_are_fetched():
+    causal, full = written(CAUSAL), written(FULL)
+    assert causal.queued
+    assert "w.fetched(" in causal.source
+    assert not full.queued
+    assert "w.fetched(" not in full.source
+
+
+def test_indices_become_floats_by_one_addition():
+    text = written(VARIANTS["sloped window"]).source
+    assert "t.constants([0, -1, -8, -9, " in text
+    assert 't.indices("i64", (0, 1, 8' not in text
+
+
+def test_a_score_is_computed_once():
+    text = written(VARIANTS["capped window"]).source
+    body = text[text.index("def f_0(") :]
+    # Once for the first tile, once in the loop.
+    assert text.count("tanh(((") == 1
+    assert body.count("each_s_1(") == 2
+
+
+def test_tiles_in_the_middle_are_skipped():
+    assert "break" in written(VARIANTS["sinks"]).source
+    assert "break" not in written(CAUSAL).source
+
+
+def test_documents_are_told_apart_before_roles_part():
+    text = written(VARIANTS["causal documents"])
+    assert not text.persistent
+    before, _, after = text.source.partition("t.barrier()")
+    assert "put_answer" in before
+    assert "put_answer" not in after
+
+
+def test_a_prefix_of_each_ends_the_loop():
+    text = written(VARIANTS["prefix of each"]).source
+    assert "n_stop = t.smaller(" in text
+
+
+# Bounds ---------------------------------------------------------------------------------------
+
+
+def test_a_disjunction_of_upper_bounds_is_one():
+    m, n = B.index("m"), B.index("n")
+    either = B.apply("or", B.apply("le", n, m), B.apply("lt", n, literal(10)))
+    bounds = index_bounds(either, "n", B)
+    assert len(bounds.high) == 1
+    assert bounds.rest is None
+    mixed = B.apply("or", B.apply("le", n, m), B.apply("gt", n, literal(10)))
+    assert index_bounds(mixed, "n", B).rest is not None
+
+
+# Fills ----------------------------------------------------------------------------------------
+
+ROW, TILE = Type(F32, ("m",)), Type(F32, ("m", "n"))
+S, C = ref("s", TILE), ref("c", ROW)
+
+
+def fold(op, value):
+    return Fold((f"{op}.tile",), op, ("n",), (value,), None, (ROW,))
+
+
+def fills_of(elements, uses, rows):
+    def varies(expr):
+        return "n" in expr.type.axes
+
+    return filling(elements, uses, [["s"]], varies, rows)
+
+
+def test_a_weight_times_a_finite_number_needs_a_second_fill():
+    weight = Compute("p", B.apply("exp", B.apply("sub", S, C)), TILE)
+    p = ref("p", TILE)
+    first = fold("max", S)
+    last = fold("sum", B.mul(p, B.apply("sub", S, C)))
+    elements = (first, weight, last)
+    found = fills_of(elements, (first, last), {"c": "finite"})
+    assert found.fills == (Fill("s", -math.inf), Fill("s", 0.0, 2))
+    assert not found.tested
+    # Of c nothing is known: the product is tested element by element.
+    assert fills_of(elements, (first, last), {}).tested == {1}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "sum_of"),
+    [(0.0, "finite", "finite"), (0.0, "positive", "positive"), (-math.inf, "finite", -math.inf)],
+)
+def test_kinds_of_sums(a, b, sum_of):
+    kinds = {"s": a, "c": b}
+    assert kind_of(B.add(S, C), kinds) == sum_of
+    assert kind_of(B.add(C, S), kinds) == sum_of
+    assert kind_of(B.add(S, S), {"s": "finite"}) is None
+
+
+# Shares ---------------------------------------------------------------------------------------
+
+
+def is_fragment(expr):
+    return "n" in expr.type.axes
+
+
+def test_shared_values_leave_factors_outside():
+    score = B.mul(B.apply("tanh", S), 30.0)
+    body = (fold("max", score), Compute("p", B.apply("exp", B.apply("sub", score, C)), TILE))
+    shares, left = with_shares(body, is_fragment)
+    (share,) = shares
+    assert share.value == B.apply("tanh", S)
+    assert left[0].values == (B.mul(ref(share.name, TILE), 30.0),)
+
+
+def test_scalings_are_written_where_they_are_read():
+    k = ref("k", Type(F32))
+    twice = Compute("t", B.add(B.mul(S, k), B.mul(S, k)), TILE)
+    (only,) = without_scalings((twice, fold("max", ref("t", TILE))), is_fragment)
+    (value,) = only.values
+    scalars = [node for node in value.arguments if not is_fragment(node)]
+    assert len(scalars) == 1
+    assert isinstance(scalars[0].arguments[1], Literal)
+
+
+def test_first_values_read_no_fold():
+    early = Compute("a", B.apply("tanh", S), TILE)
+    late = Compute("b", B.apply("sub", S, ref("max.tile", ROW)), TILE)
+    assert first_values((early, fold("max", S), late), is_fragment) == [early]
+
+
+def test_loops_have_one_product_over_each_axis():
+    _, loops, _ = lowered(CAUSAL)
+    (loop,) = [s for s in loops.kernels[0].body if isinstance(s, Loop)]
+    assert loop.some is not None
