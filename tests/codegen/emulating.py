@@ -220,7 +220,7 @@ class Machine:
     def fetch(self, dtype, columns, tile, *, rows_first=True):
         def read(start):
             warp = self.first_thread // LANES % 4
-            found = [None] * (columns // 2)
+            found: list[Any] = [None] * (columns // 2)
             for block, half, x in itertools.product(range(columns // 8), (0, 1), (0, 1)):
                 place = fragments.Place(half, block, x)
                 values = np.empty(LANES, np.float32)

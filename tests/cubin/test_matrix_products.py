@@ -53,7 +53,7 @@ def f(x: "k m", g: "k", w: "n k") -> "m n":
     return sum[k](h * w)
 """
 
-CASES = {
+CASES: dict[str, tuple[str, dict[str, tuple[int, ...]]]] = {
     "plain": (PLAIN, {"a": (130, 96), "b": (96, 32)}),
     "odd sizes": (PLAIN, {"a": (37, 200), "b": (200, 40)}),
     "one row": (PLAIN, {"a": (1, 640), "b": (640, 64)}),
@@ -84,7 +84,7 @@ def test_products(name, gpu, rng):
     check(text, given, gpu, tolerance=0.02 if dtype == "bf16" else 0.004)
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[str, dict[str, tuple[int, ...]]]] = {
     "odd depth": (PLAIN, {"a": (36, 101), "b": (101, 16)}),
     "odd width": (PLAIN, {"a": (36, 104), "b": (104, 17)}),
     "all odd, turned": (TURNED, {"a": (37, 101), "b": (19, 101)}),

@@ -42,7 +42,9 @@ LARGE = [(300, 1000, 520), (1000, 512, 96), (700, 520, 144), (1, 4096, 1024), (1
 def test_larger_products(name, sizes, rng):
     m, k, n = sizes
     text, shapes = CASES[name]
-    new = dict(zip(shapes, ((m, k), (n, k) if name == "turned" else (k, n)), strict=False))
+    new: dict[str, tuple[int, ...]] = dict(
+        zip(shapes, ((m, k), (n, k) if name == "turned" else (k, n)), strict=False)
+    )
     if name == "normed":
         new = {"x": (m, k), "g": (k,), "w": (k, n)}
     judge(kernel(text.strip()), **given(rng, "bfloat16", new), tolerance=0.02)

@@ -2,6 +2,7 @@
 
 import itertools
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -47,7 +48,7 @@ class FakeLibrary:
 @pytest.fixture
 def made():
     driver = FakeDriver()
-    return StreamCounters(driver, FakeLibrary(), 0), driver
+    return StreamCounters(cast(Any, driver), cast(Any, FakeLibrary()), 0), driver
 
 
 def test_a_stream_keeps_its_counters(made):

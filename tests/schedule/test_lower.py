@@ -113,7 +113,7 @@ def test_segments_joined_at_once_give_the_programs_results(kernel, data):
     ],
 )
 def test_what_can_be_joined_at_once(stage):
-    text = f'\ndef f(x: "m n") -> "m":\n    return fill({stage}, 0)\n'
+    text = f'\ndef f(x: "m n") -> "m":\n    return {stage}\n'
     fusion = fuse(normalise(resolve_text(text)))
     nests = find_nests(fusion.program, fusion.sweeps)
     plan = Plan(

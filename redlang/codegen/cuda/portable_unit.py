@@ -8,7 +8,7 @@ for each tile j:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from redlang.codegen.cuda.frame import Value
 from redlang.codegen.cuda.kernel_text import Classes
@@ -47,7 +47,7 @@ class PortableUnit(Consumer):
         super().__init__(loops, kernel, plan, classes)
         self.last_loop: Loop | None = None
         self.after_loops: Sequence[str] = ()
-        self.checked: Mapping[Operand, Multiply] = {}
+        self.checked: dict[Operand, Multiply] = {}
         self.held: dict[Operand, str] = {}
 
     # Loops ------------------------------------------------------------------------------------
