@@ -244,9 +244,8 @@ class Emitter:
         It knows more than the loop's own: numbers that the whole unit reads, and summaries.
         """
         b = self.consumer.builder
-        folds = [s for s in loop.body if isinstance(s, Fold) and loop.axis in s.over]
-        products = [s for s in loop.body if isinstance(s, Contract) and loop.axis in s.over]
-        conditions = dict.fromkeys(s.condition for s in (*folds, *products))
+        uses = [s for s in loop.body if isinstance(s, Fold | Contract) and loop.axis in s.over]
+        conditions = dict.fromkeys(use.condition for use in uses)
         tests = [None if c is None else possible(c, b, self.consumer.knowledge) for c in conditions]
         known = [test for test in tests if test is not None]
         if len(known) < len(tests) or not known:

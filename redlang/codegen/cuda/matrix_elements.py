@@ -68,7 +68,7 @@ class MatrixElements(MatrixUnit):
             else:
                 self.statement(statement)
                 names = tidy.writes(statement)
-                self._fill(loop, whole, self._early(loop, lambda name, n=names: name in n))
+                self._fill(loop, whole, self._early(loop, names.__contains__))
         self.test_operands(loop)
         self.give_back(loop.work.fetches)
 

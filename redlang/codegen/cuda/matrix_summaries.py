@@ -80,7 +80,7 @@ class Summaries:
             plain = all(isinstance(part, Index) for part in other.subscripts)
             if not plain or len(along) != 1 or len(across) != 1:
                 continue
-            if along <= rows and across <= loops and self._is_run(own, *along, single):
+            if along <= rows and across <= loops and self._is_run(own, min(along), single):
                 return Summary(own, other, next(iter(across)))
         return None
 
