@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from redlang.codegen.cuda.access import Accesses
 from redlang.codegen.cuda.elements import Unit, rounded
@@ -49,7 +49,7 @@ class MatrixUnit(Unit):
         self.shared = SharedPlan({}, 0, 0)
         self.ends: dict[int, tuple[str, str]] = {}
         self.wanted: dict[int, Expr] = {}
-        self.checked: dict[Operand, Multiply] = {}
+        self.checked: Mapping[Operand, Multiply] = {}
         self.last_reads: dict[Operand, Loop] = {}
         self.block_whole: Callable[[Expr], str | None] = lambda condition: None
         self.staged = staged_results(loops, kernel, plan, classes)
