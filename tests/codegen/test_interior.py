@@ -83,8 +83,9 @@ def f(table: "v d", ids: "i64[b t]") -> "b d":
 """
     given = {"table": np.zeros((1000, 128), np.float32), "ids": np.zeros((64, 50), np.int64)}
     made = emit(lowered(resolve_text(text), given)[0])
-    rows = made.text.index("for t ")
-    assert rows < made.text.index("for d", rows) < made.text.index("sum_add", rows)
+    _, sums = made.text.split("table = pointer")
+    rows = sums.index("for t ")
+    assert rows < sums.index("for d", rows) < sums.index("sum_add", rows)
 
 
 def test_facts_settle_tests_and_clips():

@@ -14,7 +14,7 @@ from redlang.codegen.cuda.matrix_masks import index_bounds
 from redlang.codegen.cuda.matrix_shares import first_values, with_shares, without_scalings
 from redlang.ir.build import Builder, literal, ref
 from redlang.ir.interpret import bind, interpret
-from redlang.ir.loops import Compute, Fold, Loop
+from redlang.ir.loops import Combine, Compute, Fold, Loop
 from redlang.ir.normalise import normalise
 from redlang.ir.program import Literal
 from redlang.ir.run_loops import run_loops
@@ -218,10 +218,19 @@ def test_shared_values_leave_factors_outside():
 def test_scalings_are_written_where_they_are_read():
     k = ref("k", Type(F32))
     twice = Compute("t", B.add(B.mul(S, k), B.mul(S, k)), TILE)
-    (only,) = without_scalings((twice, fold("max", ref("t", TILE))), is_fragment)
+    body = (twice, fold("max", ref("t", TILE)))
+    (only,) = without_scalings(body, body, is_fragment)
     assert isinstance(only, Fold)
     (value,) = only.values
     assert value == B.mul(S, B.mul(k, Literal(2.0, Type(F32, weak=True))))
+
+
+def test_scalings_keep_a_name_that_states_and_products_read():
+    scaled = Compute("t", B.mul(S, ref("k", Type(F32))), TILE)
+    joined = Combine(("s",), "sum", ("s",), ("t",), (TILE,))
+    assert without_scalings((scaled, joined), (scaled, joined), is_fragment) == (scaled, joined)
+    assert without_scalings((scaled,), (scaled, joined), is_fragment) == (scaled,)
+    assert without_scalings((scaled,), (scaled,), is_fragment) == ()
 
 
 def test_first_values_read_no_fold():

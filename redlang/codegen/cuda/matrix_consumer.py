@@ -185,7 +185,7 @@ class Consumer(MatrixElements):
 
     def _prepared(self, statement: Loop, work: LoopWork) -> LoopText:
         shares, body = with_shares(
-            without_scalings(work.elements, self.is_fragment), self.is_fragment
+            without_scalings(work.elements, statement.body, self.is_fragment), self.is_fragment
         )
         elements = (*shares, *with_powers(body, self.builder, self.is_fragment))
         uses: list[Use] = [s for s in elements if isinstance(s, Fold) and statement.axis in s.over]

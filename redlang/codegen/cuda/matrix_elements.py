@@ -81,7 +81,7 @@ class MatrixElements(MatrixUnit):
         condition = loop.filling.condition
         # Beyond the end of an array, tensor copies bring zeros.
         zeros = {fetch.name for fetch in loop.work.fetches} if condition is None else set()
-        fills = [f for f in fills if f.value != 0 or f.name not in zeros]
+        fills = [f for f in fills if f.value != 0 or f.before is not None or f.name not in zeros]
         if whole is None or not fills:
             return
         # What depends on the loop's index belongs to the branch: few tiles take it.

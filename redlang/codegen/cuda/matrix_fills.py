@@ -85,14 +85,17 @@ def filling(
     if len(conditions) != 1:
         return Filling(None, (), everything)
     best = Filling(conditions[0], (), everything)
+    partial: list[tuple[list[str], tuple[Fill, ...], frozenset[int]]] = []
     for sources, value in product(groups, (-inf, 0.0, inf)):
         readers = _read_sources(elements, uses, sources)
         first = tuple(Fill(name, value) for name in readers)
         failing = _failing(elements, uses, first, varies, rows)
         if len(failing) < len(best.tested):
             best = Filling(conditions[0], first, failing)
-        if not failing:
-            continue
+        partial.append((readers, first, failing))
+    if not best.tested:
+        return best
+    for readers, first, failing in partial:
         # From the first use on for which that will not do, another value may.
         place = min(_place(elements, uses[i]) for i in failing)
         for other in (0.0, inf, -inf):

@@ -65,12 +65,21 @@ def with_shares(
     return tuple(shares), tuple(kept)
 
 
-def without_scalings(body: Sequence[Statement], is_fragment: IsFragment) -> tuple[Statement, ...]:
+def without_scalings(
+    body: Sequence[Statement], loop: Sequence[Statement], is_fragment: IsFragment
+) -> tuple[Statement, ...]:
     """Write values that are others times what elements share out where they are read.
 
     They cost nothing there, and registers as values. On the way x + x becomes x * 2, and factors
-    are joined to it where that is exact.
+    are joined to it where that is exact. What products and joins of states read keeps its name.
+
+    Args:
+        body: The element work of a loop.
+        loop: The whole loop.
+        is_fragment: Tells elements from values of rows.
     """
+    whole = [s for s in (*body, *loop) if not isinstance(s, Compute | Fold)]
+    named = frozenset[str]().union(*map(tidy.reads, whole))
     scaled: dict[str, Expr] = {}
     kept: list[Statement] = []
 
@@ -88,6 +97,7 @@ def without_scalings(body: Sequence[Statement], is_fragment: IsFragment) -> tupl
         if (
             isinstance(done, Compute)
             and done.type.dtype is F32
+            and done.name not in named
             and is_fragment(Ref(done.name, done.type))
             and _core(done.value, is_fragment) is None
             and not isinstance(done.value, Load)
