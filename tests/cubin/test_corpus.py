@@ -84,12 +84,12 @@ def compile_cascade(place, monkeypatch):
         check(driver.kernels, device, double=double)
 
 
-@pytest.mark.parametrize("place", sample(GRID, 45))
+@pytest.mark.parametrize("place", sample(GRID, 90))
 def test_the_corpus_compiles(place, monkeypatch):
     compile_corpus(place, monkeypatch)
 
 
-@pytest.mark.parametrize("place", sample(SEEDS, 20))
+@pytest.mark.parametrize("place", sample(SEEDS, 70))
 def test_cascades_compile(place, monkeypatch):
     compile_cascade(place, monkeypatch)
 

@@ -10,6 +10,8 @@ from redlang.schedule.matrix_plans import PLAIN_ROWS
 from tests.cubin.test_matrix_calls import CAUSAL, FULL, GROUPED, VARIANTS, attend, scores, variant
 from tests.gpu.calling import compare, judge, numpy, on_device
 
+pytestmark = pytest.mark.gpu
+
 TOLERANCE = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 2e-6}
 
 
