@@ -554,6 +554,12 @@ def test_what_is_written_instead_keeps_its_digits(name, exact):
     np.testing.assert_allclose(kernel(x), exact(x.astype(np.float64)), rtol=2e-6)
 
 
+def test_long_sums_over_several_axes_are_whole():
+    kernel = redlang.compile('def f(x: "i j") -> "": return sum[i, j](x)')
+    x = np.random.default_rng(0).random((3, 9_000_000), np.float32)
+    np.testing.assert_allclose(kernel(x), x.sum(dtype=np.float64), rtol=1e-6)
+
+
 def test_options_are_checked():
     with pytest.raises(ValueError, match="fuse='sometimes'"):
         redlang.kernel(fuse="sometimes")(lambda x: x)  # type: ignore[call-overload]  # the test

@@ -220,7 +220,8 @@ class _Lowering:
         level = f"{axis}.{len(blocks)}"
         whole = {state.name: f"{level}.{state.name}" for state in sweep.states}
         for state in sweep.states:
-            self._compute(whole[state.name], self._value(state.initial), state.type)
+            # Not the initial value: a loop around this one has brought the state so far.
+            self._compute(whole[state.name], Ref(state.name, state.type), state.type)
         self.scopes.append(_Scope(frozenset()))
         self._begin(sweep)
         self._blocks(sweep, axes, tuple(smaller))
