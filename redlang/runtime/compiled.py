@@ -127,7 +127,6 @@ class Compiled:
         runs = _Runs(partial(self._run, dict(unit)), tuple(axes))
         launch.names |= {"runs": runs, "find_run": runs.find}
         launch.lines += [
-            f"extents = {launch.extents.extents()}",
             "run = runs.get(extents)",
             "if run is None:",
             "    run = find_run(extents)",

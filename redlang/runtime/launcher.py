@@ -87,7 +87,7 @@ class Backend(Protocol):
     """Runs a program on the arrays of a launch."""
 
     def emit(self, launch: Launch) -> None:
-        """Add the lines that fill the results."""
+        """Add the lines that fill the results; `extents` holds the extents of all axes there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,10 @@ def make_launcher(site: Site, backend: Backend) -> tuple[FunctionType, str]:
     launch.lines += _scalar_lines(program, variables, site.types)
     launch.lines += launch.extents.bind({x.name: f"s{x.variable}" for x in inputs})
     launch.lines += _results(launch, bool(kind.results))
-    launch.lines.append(f"latest.noted = program, device, {launch.extents.extents()}")
+    launch.lines += [
+        f"extents = {launch.extents.extents()}",
+        "latest.noted = program, device, extents",
+    ]
     backend.emit(launch)
     launch.lines += _handed_out(launch, bool(kind.results))
     launch.lines.append(f"return {_tuple([x.variable for x in outputs], single=False)}")

@@ -10,6 +10,7 @@ import redlang
 from redlang.runtime.cuda_compiler import HARMLESS_SPILLS
 from tests.cubin.device import compiling
 from tests.cubin.test_matrix_calls import CAUSAL, FULL, GROUPED, TYPES, VARIANTS, attend
+from tests.long_forms import long
 
 
 @pytest.fixture
@@ -28,11 +29,6 @@ def compiled_all(text, dtype, driver, **shapes):
 def compiled(text, dtype, driver, **shapes):
     (kernel,) = compiled_all(text, dtype, driver, **shapes)
     return kernel
-
-
-def long(*values):
-    """Return parameters of a test that takes seconds and is not part of every run."""
-    return pytest.param(*values, marks=pytest.mark.strict)
 
 
 GRID = [

@@ -7,6 +7,7 @@ import redlang
 from redlang.schedule.device import DEVICES
 from tests.cubin.device import compiling
 from tests.cubin.test_matrix_calls import CAUSAL, FULL, GROUPED, TYPES, attend
+from tests.long_forms import long
 
 GPUS = {
     "8.0": DEVICES["NVIDIA A100-SXM4-80GB"],
@@ -27,11 +28,6 @@ def compiled(text, dtype, capability, monkeypatch, **shapes):
     assert "cp.async.cg.shared.global" in kernel.ptx
     assert f".target sm_{capability.replace('.', '')}" in kernel.ptx
     return kernel
-
-
-def long(*values):
-    """Return parameters of a test that takes seconds and is not part of every run."""
-    return pytest.param(*values, marks=pytest.mark.strict)
 
 
 LONG = {"b": 8, "h": 16, "m": 2048, "n": 2048}

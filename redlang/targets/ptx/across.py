@@ -6,7 +6,7 @@ holds the folded tile, the same bits in each of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from llvmlite import ir
 
@@ -92,7 +92,6 @@ def warps(function: Intrinsic, count: int, peers: int, offset: int) -> Intrinsic
     body = body_of(function)
     sizes = [BYTES[code] for code in body.results]
     starts = warps_rows(body.results, count, peers)
-    rows = sorted(starts)
     group_bytes = warps_bytes(body.results, count, peers)
 
     def generate(
@@ -103,23 +102,11 @@ def warps(function: Intrinsic, count: int, peers: int, offset: int) -> Intrinsic
         base = shared_address(builder, offset)
         own = builder.add(base, builder.mul(group, ir.Constant(I32, group_bytes)))
         with builder.if_then(writes):
-            for part, number in rows:
+            for part, number in starts:
                 place = builder.add(own, builder.mul(peer, ir.Constant(I32, sizes[part])))
                 store_at(builder, place, starts[part, number], [states[number][part]])
         asm(builder, VOID, BARRIER, "~{memory}", [], effect=True)
-        found = {
-            (part, number): load_at(builder, own, starts[part, number], body.results[part], peers)
-            for part, number in rows
-        }
-        folded = [
-            tree(
-                context,
-                builder,
-                body,
-                [[found[part, number][p] for part in range(len(sizes))] for p in range(peers)],
-            )
-            for number in range(count)
-        ]
+        folded = _read_and_folded(context, builder, body, own, starts, peers)
         return packed_states(context, builder, body, folded)
 
     kinds = ["i32", "i32", "bool", *state_kinds(body, count)]
@@ -161,23 +148,36 @@ def blocks(function: Intrinsic, count: int, peers: int, offset: int) -> Intrinsi
                     value = states[number][part]
                     store_at(builder, place, starts[part, number], [value], "shared::cluster")
         asm(builder, VOID, CLUSTER_BARRIER, "~{memory}", [], effect=True)
-        found = {
-            (part, number): load_at(builder, own, starts[part, number], body.results[part], peers)
-            for part, number in starts
-        }
-        folded = [
-            tree(
-                context,
-                builder,
-                body,
-                [[found[part, number][p] for part in range(len(sizes))] for p in range(peers)],
-            )
-            for number in range(count)
-        ]
+        folded = _read_and_folded(context, builder, body, own, starts, peers)
         return packed_states(context, builder, body, folded)
 
     kinds = ["i32", "bool", *state_kinds(body, count)]
     return define("blocks", states_type(body, count), kinds, generate)
+
+
+def _read_and_folded(
+    context: Context,
+    builder: ir.IRBuilder,
+    body: Body,
+    own: ir.Value,
+    starts: Mapping[tuple[int, int], int],
+    peers: int,
+) -> list[State]:
+    """Return each state of a tile, read from all peers' rows in a group's region and folded."""
+    found = {
+        (part, number): load_at(builder, own, start, body.results[part], peers)
+        for (part, number), start in starts.items()
+    }
+    parts = range(len(body.results))
+    return [
+        tree(
+            context,
+            builder,
+            body,
+            [[found[p, number][peer] for p in parts] for peer in range(peers)],
+        )
+        for number in sorted({number for _, number in starts})
+    ]
 
 
 def warps_rows(codes: Sequence[str], count: int, peers: int) -> dict[tuple[int, int], int]:
