@@ -89,7 +89,7 @@ def explain(
         "program": lambda: to_text(program),
         "fuse": lambda: fuse_text(compiler),
         "plan": lambda: plan_text(compiler, known),
-        "loops": lambda: loops_text(compiler.loops(compiler.choice(known))),
+        "loops": lambda: loops_text(compiler.planner.loops(compiler.choice(known))),
     }
     if gpu is not None:
         writers["plan"] = lambda: gpu(known)[0]
@@ -161,10 +161,10 @@ def plan_text(compiler: Compiler, extents: Mapping[str, int]) -> str:
     choice = compiler.choice(extents)
     sizes = ", ".join(f"{axis} = {extent}" for axis, extent in extents.items())
     lines = [f"plan of {compiler.program.name}" + (f" for {sizes}" if sizes else "")]
-    segments = compiler.segments(choice, extents)
+    segments = compiler.planner.segments(choice, extents)
     for number, (nest, plan) in enumerate(zip(choice.nests, choice.plan.nests, strict=True)):
         lines += _nest(number, nest, plan, segments)
-    loops = compiler.loops(choice)
+    loops = compiler.planner.loops(choice)
     lines += _prediction(loops, {**extents, **segments})
     lines += _rounding(compiler)
     for other, seconds in compiler.tried(extents):

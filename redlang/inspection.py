@@ -90,7 +90,7 @@ def source(machine: Machine, target: str) -> str:
         raise BackendError(f"there is no target {target!r} here", hint="ask for 'cpu' or 'cuda'")
     compiler = machine.compiler(machine.program)
     extents = machine.caller.latest.extents or typical_extents(compiler.program)
-    loops = compiler.loops(compiler.choice(extents))
+    loops = compiler.planner.loops(compiler.choice(extents))
     return emit(loops, source=machine.caller.declared.source).text
 
 

@@ -61,13 +61,9 @@ def parse(
     Raises:
         KernelSyntaxError: The text is no definition.
     """
-    from redlang.frontend.parser import parse as parsed
-    from redlang.frontend.parser import warm
     from redlang.frontend.syntax import Decorator, Function
-    from redlang.runtime.cache import disk
 
-    warm(disk())
-    syntax = parsed(source, decorated=decorated)
+    syntax = _parsed(source, decorated)
     if not isinstance(syntax, Function):
         return syntax, None
     said = any(name == "axes" for d in syntax.decorators for name, _ in d.options)
@@ -78,6 +74,25 @@ def parse(
     if first is not None and first.name in RECEIVERS and first.annotation is None:
         return dataclasses.replace(syntax, parameters=tuple(rest)), first.name
     return syntax, None
+
+
+def _parsed(source: SourceText, decorated: bool) -> Syntax:
+    """Return what a text says, from disk or parsed; spans count from the text's beginning."""
+    from redlang.frontend.syntax import Function, MonoidClass
+    from redlang.runtime.cache import digest, disk, keep, unpickled, versions
+
+    store = disk()
+    key = digest("syntax", source.text, str(decorated), *versions())
+    kept = unpickled(store, key, Function, MonoidClass)
+    if isinstance(kept, Function | MonoidClass):
+        return kept
+    from redlang.frontend.parser import parse as parsed
+    from redlang.frontend.parser import warm
+
+    warm(store)
+    syntax = parsed(source, decorated=decorated)
+    keep(store, key, syntax)
+    return syntax
 
 
 def read_text(text: str) -> tuple[SourceText, Function, dict[str, Any]]:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from redlang.kernel import Kernel, copy
-from redlang.runtime.cache import digest, disk
-from redlang.runtime.compiler import unpickled, versions
+from redlang.runtime.cache import digest, disk, unpickled, versions
 from redlang.runtime.cuda_classes import Known
 from redlang.runtime.cuda_compiler import CudaCode, CudaCompiler
 from redlang.schedule.device import Device

@@ -11,10 +11,12 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from redlang.ir.loops import Kernel, Loops
 from redlang.ir.program import ArrayParam, Program, ScalarParam
+
+if TYPE_CHECKING:
+    from redlang.ir.loops import Kernel, Loops
 
 PACKED = "*"
 """A key among unit strides that no array has: all arrays are row-major, without gaps."""

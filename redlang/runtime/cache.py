@@ -9,14 +9,21 @@ never fails a call: what cannot be read is a miss, what cannot be written is dro
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import logging
 import os
+import pickle
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
+from typing import TypeVar
+
+Kept = TypeVar("Kept")
 
 logger = logging.getLogger("redlang.cache")
 
@@ -173,3 +180,51 @@ def _remove(path: Path) -> None:
 def disk() -> DiskCache:
     """Return the cache that the environment asks for now."""
     return DiskCache(default_folder())
+
+
+def keep(store: DiskCache, key: str, value: object) -> None:
+    """Keep a value under `key`; one that is nested too deep for a pickle is not kept."""
+    with contextlib.suppress(RecursionError):
+        store.store(key, pickle.dumps(value))
+
+
+def unpickled(store: DiskCache, key: str, *kinds: type[Kept]) -> Kept | None:
+    """Return a kept value of one of `kinds`; None if there is none that can be read."""
+    payload = store.load(key)
+    if payload is None:
+        return None
+    try:
+        value = pickle.loads(payload)
+    except Exception as error:
+        logger.warning("dropped a cache entry that cannot be read: %s", error)
+        value = None
+    if isinstance(value, kinds):
+        return value
+    store.drop(key)
+    return None
+
+
+@functools.cache
+def versions() -> tuple[str, ...]:
+    """Return what entries depend on besides their input: redlang's own files, and packages."""
+    folder = Path(__file__).parent.parent
+    files = sorted(_files(str(folder)))
+    packages = (f"{name} {_version(name)}" for name in ("numpy", "sympy", "numba", "llvmlite"))
+    return (sys.version, *packages, *files)
+
+
+def _files(folder: str, inside: str = "") -> Iterator[str]:
+    """Yield name, size and time of each module in a folder."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir() and entry.name != "__pycache__":
+                yield from _files(entry.path, f"{inside}{entry.name}/")
+            elif entry.name.endswith((".py", ".lark")):
+                status = entry.stat()
+                yield f"{inside}{entry.name} {status.st_size} {status.st_mtime_ns}"
+
+
+def _version(name: str) -> str:
+    """Return a package's version; one that is loaded knows it at once."""
+    known = getattr(sys.modules.get(name), "__version__", None)
+    return known if isinstance(known, str) else metadata.version(name)

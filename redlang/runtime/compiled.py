@@ -8,35 +8,26 @@ plan share machine code, which is found in memory, on disk, or made. What depend
 from __future__ import annotations
 
 import contextlib
+import pickle
 import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from math import prod
-from typing import Any, Protocol, TypeAlias
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from redlang.codegen.arguments import (
-    PACKED,
-    Arguments,
-    Buffer,
-    Extent,
-    Stride,
-    Whole,
-    scratch_bytes,
-    short_rows,
-    unit_count,
-)
-from redlang.ir import loops
+from redlang.codegen.arguments import PACKED, Arguments, Buffer, short_rows
 from redlang.ir.program import ArrayParam
 from redlang.runtime.launcher import Launch, Stored
 from redlang.runtime.threads import pool
 from redlang.runtime.tuning import Run, on_trial
-from redlang.runtime.work import minimum_units
-from redlang.schedule.in_place import in_place
+from redlang.targets.cpu import ObjectCode
+
+if TYPE_CHECKING:
+    from redlang.ir.loops import Loops
 
 KEPT_EXTENTS = 4096
 """Sets of extents whose runs one launcher remembers."""
@@ -48,34 +39,79 @@ Entry: TypeAlias = Callable[[Any, Any, Any, int, int, int], None]
 """A compiled kernel: addresses, ints, floats, first unit, behind the last, scratch."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Code:
-    """Machine code of one plan.
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What code does and how it is called: for new extents and for questions, not for calls.
 
     Attributes:
         loops: What it does.
         arguments: What stands where in the argument lists.
-        entries: One for each kernel, in order.
         buffers, fixed: Scratch memory of each kernel.
-        text: The generated text.
+    """
+
+    loops: Loops
+    arguments: Arguments
+    buffers: tuple[tuple[Buffer, ...], ...]
+    fixed: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """Machine code of one plan, as the disk cache keeps it.
+
+    Attributes:
+        built: Object code with an entry for each kernel, in order.
+        counts: The lengths of the argument lists: addresses, ints, floats.
+        details: The `Details`, pickled: a call whose extents are known does without.
+    """
+
+    built: ObjectCode
+    counts: tuple[int, ...]
+    details: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Code:
+    """Machine code of one plan, linked into this process.
+
+    Attributes:
+        made: What it was linked from.
+        entries: One for each kernel, in order.
         owner: Keeps the machine code alive.
     """
 
-    loops: loops.Loops
-    arguments: Arguments
+    made: Made
     entries: tuple[Entry, ...]
-    buffers: tuple[tuple[Buffer, ...], ...]
-    fixed: tuple[int, ...]
-    text: str
     owner: object
+
+    @cached_property
+    def details(self) -> Details:
+        """What it does and how it is called."""
+        details: Details = pickle.loads(self.made.details)
+        return details
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """What the extents of a call make of its code.
+
+    Attributes:
+        steps: Of each kernel: its units, the least that are worth a thread, bytes of scratch.
+        spaces: Bytes of each workspace.
+        head: The extents that kernels are passed.
+    """
+
+    steps: tuple[tuple[int, int, int], ...]
+    spaces: tuple[int, ...]
+    head: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Code for the extents of a call, with the segments into which axes are cut for them."""
+    """Code for the extents of a call, and what they make of it."""
 
     code: Code
-    segments: Mapping[str, int]
+    geometry: Geometry
 
 
 Find: TypeAlias = Callable[[Mapping[str, int], Mapping[str, str | None]], Found]
@@ -115,7 +151,9 @@ class Compiled:
 
     def may_alias(self, result: int, array: str, extents: Mapping[str, int]) -> bool:
         """Tell whether a result may be stored over an input, element by element."""
-        return in_place(self.find(extents, self.unit).code.loops, result, array)
+        from redlang.schedule.in_place import in_place  # noqa: PLC0415  (few calls ask)
+
+        return in_place(self.find(extents, self.unit).code.details.loops, result, array)
 
     def emit(self, launch: Launch) -> None:
         """Add the lines that find a run and call it."""
@@ -148,9 +186,9 @@ class Compiled:
         tuner = self.tuner
         candidates = () if tuner is None else tuner.candidates(extents, unit)
         if tuner is None or len(candidates) < 2:
-            return _make_run(self.find(extents, unit), extents)
-        runs = [_make_run(found, extents) for found in candidates]
-        program = candidates[0].code.loops.program
+            return _make_run(self.find(extents, unit))
+        runs = [_make_run(found) for found in candidates]
+        program = candidates[0].code.details.loops.program
         inputs = sum(isinstance(param, ArrayParam) for param in program.params)
         return on_trial(runs, inputs, len(program.results), partial(tuner.settle, extents))
 
@@ -224,36 +262,21 @@ class _Step:
     code: Code
 
 
-def _make_run(found: Found, extents: Mapping[str, int]) -> Run:
-    """Return the run of code for these extents."""
-    code = found.code
-    every = {**extents, **found.segments}
-    parts = zip(code.entries, code.loops.kernels, code.buffers, code.fixed, strict=True)
+def _make_run(found: Found) -> Run:
+    """Return the run of code for some extents."""
+    code, geometry = found.code, found.geometry
     steps = tuple(
-        _Step(
-            entry,
-            unit_count(kernel, every),
-            minimum_units(kernel, every),
-            scratch_bytes(buffers, fixed, every),
-            code,
-        )
-        for entry, kernel, buffers, fixed in parts
+        _Step(entry, *numbers, code)
+        for entry, numbers in zip(code.entries, geometry.steps, strict=True)
     )
-    spaces = tuple(
-        prod(every[axis] for axis in space.axes) * space.dtype.bytes
-        for space in code.loops.workspaces
-    )
-    kinds = [(Extent, Stride, Whole).index(type(item)) for item in code.arguments.ints]
-    assert kinds == sorted(kinds), "a launcher passes extents, then strides, then whole numbers"
-    head = tuple(every[item.axis] for item in code.arguments.ints if isinstance(item, Extent))
-    return _runner(steps, head, spaces)
+    return _runner(steps, geometry.head, geometry.spaces)
 
 
 def _runner(steps: tuple[_Step, ...], head: tuple[int, ...], spaces: tuple[int, ...]) -> Run:
-    arguments = steps[0].code.arguments
-    pack_addresses = struct.Struct(f"{len(arguments.addresses)}Q").pack
-    pack_ints = struct.Struct(f"{len(arguments.ints)}q").pack
-    pack_floats = struct.Struct(f"{len(arguments.floats)}d").pack
+    pack_addresses, pack_ints, pack_floats = (
+        struct.Struct(f"{count}{code}").pack
+        for count, code in zip(steps[0].code.made.counts, "Qqd", strict=True)
+    )
     only = steps[0]
 
     def run_inline(

@@ -8,7 +8,6 @@ class finds everything made.
 from __future__ import annotations
 
 import logging
-import pickle
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -21,10 +20,11 @@ from redlang.errors import BackendError, InternalError
 from redlang.ir.loops import Kernel, Loops
 from redlang.ir.program import ArrayParam, Program
 from redlang.runtime import cuda_tuning
-from redlang.runtime.cache import digest, disk
-from redlang.runtime.compiler import Compiler, Derived, unpickled, versions
+from redlang.runtime.cache import digest, disk, keep, unpickled, versions
+from redlang.runtime.compiler import Compiler
 from redlang.runtime.cuda_classes import Arrays, Known
 from redlang.runtime.matrix_choice import is_last_matrix, likely, with_matrices
+from redlang.runtime.planner import Derived
 from redlang.schedule.candidates import Part
 from redlang.schedule.demand import BlockDemand
 from redlang.schedule.device import Device
@@ -194,7 +194,7 @@ class CudaCompiler:
             if found is None:
                 nests = self.compiler.nests
                 found = search(self.derived.program, *nests, shape, layout, self.device)
-                store.store(name, pickle.dumps(found))
+                keep(store, name, found)
             self._choices[key] = found
         return self._choices[key]
 
@@ -260,7 +260,7 @@ class CudaCompiler:
             self.compiler.history.note(what, start, compiled=False)
             return found
         made = self._make(choice, known)
-        store.store(name, pickle.dumps(made))
+        keep(store, name, made)
         self.compiler.history.note(what, start, compiled=True)
         return made
 

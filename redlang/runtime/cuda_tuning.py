@@ -17,8 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from redlang.runtime.cache import digest, disk
-from redlang.runtime.compiler import versions
+from redlang.runtime.cache import digest, disk, versions
 from redlang.schedule.search import Choice, Measured, Ranked
 
 if TYPE_CHECKING:

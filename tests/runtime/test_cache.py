@@ -51,6 +51,30 @@ def test_a_truncated_entry_is_a_miss_and_goes(store, length):
     assert not path.exists()
 
 
+def test_a_value_comes_back_if_it_is_of_the_kind_asked_for(store):
+    cache.keep(store, "0" * 64, (1, "two"))
+    assert cache.unpickled(store, "0" * 64, tuple) == (1, "two")
+    assert cache.unpickled(store, "0" * 64, list, tuple) == (1, "two")
+    assert cache.unpickled(store, "0" * 64, list) is None
+    assert store.load("0" * 64) is None
+
+
+def test_a_value_nested_too_deep_is_not_kept(store):
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    cache.keep(store, "0" * 64, deep)
+    assert cache.unpickled(store, "0" * 64, list) is None
+
+
+def test_versions_name_every_module_and_package():
+    found = cache.versions()
+    assert any(line.startswith("runtime/cache.py ") for line in found)
+    assert any(line.startswith("frontend/redlang.lark ") for line in found)
+    assert any(line.startswith("numba 0.") for line in found)
+    assert not any("__pycache__" in line for line in found)
+
+
 def test_a_changed_byte_is_a_miss(store):
     store.store("0" * 64, PAYLOAD)
     data = bytearray(entry(store).read_bytes())

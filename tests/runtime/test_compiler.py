@@ -1,5 +1,7 @@
 """Programs to machine code: the same from memory and from disk, few for many lengths, in bounds."""
 
+import json
+import os
 import pickle
 import subprocess
 import sys
@@ -44,9 +46,9 @@ def fresh(text):
 @pytest.mark.parametrize("text", [CAUSAL, TOTALS, BLOCKS], ids=["causal", "totals", "blocks"])
 def test_a_derivation_from_disk_makes_the_same_text(text):
     made, found = fresh(text), fresh(text)
-    found.__dict__["derived"] = pickle.loads(pickle.dumps(made.derived))
+    found.planner.__dict__["derived"] = pickle.loads(pickle.dumps(made.derived))
     extents = {axis.name: SMALL.get(axis.name, 128) for axis in made.program.axes}
-    texts = [emit(c.loops(c.choice(extents))).text for c in (made, found)]
+    texts = [emit(c.planner.loops(c.choice(extents))).text for c in (made, found)]
     assert texts[0] == texts[1]
 
 
@@ -118,3 +120,47 @@ print("done")
         [sys.executable, "-X", "faulthandler", "-c", program], capture_output=True, text=True
     )
     assert (run.returncode, run.stdout, run.stderr) == (0, "done\n", "")
+
+
+AGAIN = """
+import json, sys
+import numpy as np
+import redlang
+kernel = redlang.compile({text!r})
+first = kernel(np.arange(12, dtype=np.float32).reshape(3, 4)).tolist()
+heavy = [m for m in ("codegen.cpu", "schedule.lower", "algebra", "frontend.parser", "ir.loops")
+         if "redlang." + m in sys.modules]
+other = kernel(np.arange(10, dtype=np.float32).reshape(2, 5)).tolist()
+print(json.dumps([first, other, heavy, *kernel.cache_info()[:2]]))
+"""
+CENTRED = 'def centred(x: "m n") -> "m n":\n    return x - mean[n](x)\n'
+
+
+def again(folder):
+    """Call a kernel in a new process; return two results, the modules it took, and what it made."""
+    run = subprocess.run(
+        [sys.executable, "-c", AGAIN.format(text=CENTRED)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "REDLANG_CACHE_DIR": str(folder)},
+    )
+    first, other, *rest = json.loads(run.stdout)
+    assert first == [[-1.5, -0.5, 0.5, 1.5]] * 3
+    assert other == [[-2.0, -1.0, 0.0, 1.0, 2.0]] * 2
+    return rest
+
+
+def test_a_call_from_disk_loads_neither_parser_nor_plans(tmp_path):
+    heavy, compiled_, loaded = again(tmp_path)
+    assert (compiled_, loaded) == (1, 0)
+    assert "codegen.cpu" in heavy
+    assert again(tmp_path) == [[], 0, 1]
+
+
+def test_a_call_whose_code_is_gone_from_disk_is_planned_again(tmp_path):
+    again(tmp_path)
+    for path in tmp_path.glob("??/*.entry"):
+        if b"ObjectCode" in path.read_bytes():
+            path.unlink()
+    assert again(tmp_path)[1] == 1

@@ -32,7 +32,11 @@ def test_the_first_call_measures_and_later_ones_remember(rng):
     np.testing.assert_allclose(first, kernel.reference(x), rtol=1e-5)
     made = kernel.cache_info().compilations
     tried = compiler(kernel).tried({"m": 64, "n": 300})
-    assert made == len(tried) == len(alternatives(compiler(kernel).ruled({"m": 64, "n": 300})))
+    assert (
+        made
+        == len(tried)
+        == len(alternatives(compiler(kernel).planner.choose({"m": 64, "n": 300})))
+    )
     np.testing.assert_array_equal(kernel(x), first)
     # Another kernel, and another process, find the times on disk and compile nothing but the best.
     tuning.TIMES.known.clear()
@@ -65,7 +69,8 @@ def test_without_the_option_nothing_is_measured(rng):
 def test_plans_differ_in_tiles_alone(extents):
     made = compiler(redlang.compile(TOTAL))
     plans = [
-        choice.plan for choice in alternatives(made.ruled(dict(zip("mn", extents, strict=True))))
+        choice.plan
+        for choice in alternatives(made.planner.choose(dict(zip("mn", extents, strict=True))))
     ]
     assert len(set(plans)) == len(plans) <= 5
     shapes = {
