@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, get_args
+
+from redlang.values import dataclass
 
 Fuse = Literal["auto", "always", "never", "require"]
 Contract = Literal["auto", "f32", "tf32"]

@@ -6,7 +6,7 @@ one, so that an error found five stages later still points at what the user wrot
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from redlang.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

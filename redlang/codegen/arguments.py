@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
 from redlang.ir.program import ArrayParam, Program, ScalarParam
+from redlang.values import dataclass
 
 if TYPE_CHECKING:
     from redlang.ir.loops import Kernel, Loops

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from redlang.errors import AxisError
 from redlang.frontend import names, scalars, syntax
@@ -15,6 +14,7 @@ from redlang.frontend.wording import named
 from redlang.ir.program import Dim, Expr
 from redlang.ir.types import DTYPES
 from redlang.source import Span
+from redlang.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

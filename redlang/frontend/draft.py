@@ -8,7 +8,7 @@ live in the draft, under names that are unique in the program.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeAlias
 
 from redlang.errors import AxisError, RedlangError
@@ -31,6 +31,7 @@ from redlang.ir.program import (
 )
 from redlang.ir.types import BOOL, F32, I64, U64, DType, Type
 from redlang.source import SourceText, Span
+from redlang.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ and backslashes join. The scan never fails, so it serves texts that are no Pytho
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from redlang.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

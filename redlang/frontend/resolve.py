@@ -7,8 +7,6 @@ of a kernel's mistakes are reported together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from redlang.errors import report
 from redlang.frontend import syntax
 from redlang.frontend.draft import Capture, Draft, Frame, Signature, Used
@@ -18,6 +16,7 @@ from redlang.frontend.signature import declare_parameters
 from redlang.frontend.statements import body, returned_places
 from redlang.ir.program import Program
 from redlang.source import SourceText
+from redlang.values import dataclass
 
 __all__ = ["Capture", "Resolution", "Signature", "Used", "resolve", "resolve_fully"]
 

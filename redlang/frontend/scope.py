@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Literal, Protocol, TypeAlias
 
 from redlang.frontend import syntax
 from redlang.source import SourceText
+from redlang.values import dataclass
 
 Kind = Literal["bool", "int", "float"]
 

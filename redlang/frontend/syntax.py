@@ -5,10 +5,11 @@ Nothing is looked up here; names are text. `parser` builds these nodes, `resolve
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from redlang.source import NOWHERE, Span
+from redlang.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ however it was put together. It never simplifies: what a user wrote is what gets
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias, assert_never
 
 from redlang.ir import walk
@@ -31,6 +31,7 @@ from redlang.ir.program import (
 )
 from redlang.ir.types import BOOL, F32, F64, I64, U64, DType, Type, compute_type
 from redlang.source import NOWHERE, Span
+from redlang.values import dataclass
 
 Operand: TypeAlias = Expr | bool | int | float
 """An expression, or a Python number that becomes a weak literal."""

@@ -7,7 +7,6 @@ a map and after it. A sign is a set of what a value may be (negative, zero, posi
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
 from redlang.ir import walk
@@ -25,6 +24,7 @@ from redlang.ir.program import (
     Scalar,
     Size,
 )
+from redlang.values import dataclass
 
 NEGATIVE, ZERO, POSITIVE = 1, 2, 4
 NONNEGATIVE = ZERO | POSITIVE

@@ -7,8 +7,9 @@ an entry.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from redlang.values import dataclass
 
 Rule = Literal["arithmetic", "real", "compare", "logic", "test", "where", "power"]
 

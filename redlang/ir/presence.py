@@ -10,7 +10,7 @@ which that value counts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeAlias, assert_never
 
 from redlang.ir import walk
@@ -30,6 +30,7 @@ from redlang.ir.program import (
     Size,
 )
 from redlang.ir.types import Type
+from redlang.values import dataclass
 
 Conditions: TypeAlias = tuple[Expr, ...]
 """Conditions that must all hold; none of them is absent anywhere."""

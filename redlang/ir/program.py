@@ -12,11 +12,12 @@ clamped.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from redlang.ir.types import DType, Type
 from redlang.source import NOWHERE, Span
+from redlang.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ only a cast that the user wrote rounds back to them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from redlang.values import dataclass
 
 DKind = Literal["bool", "int", "uint", "float"]
 

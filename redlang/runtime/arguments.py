@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from redlang.ir.types import DTYPES, DType
 from redlang.runtime.interop import TORCH, is_array, library_of
 from redlang.runtime.memory import AnyArray, Library, Memory
 from redlang.source import SourceText, Span
+from redlang.values import dataclass
 
 INT64 = range(-(2**63), 2**63)
 UINT64 = range(2**64)

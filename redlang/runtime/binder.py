@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import FunctionType
 
 import numpy as np
@@ -26,6 +26,7 @@ from redlang.runtime.arguments import (
 )
 from redlang.runtime.interop import MARKS
 from redlang.runtime.memory import AnyArray
+from redlang.values import dataclass
 
 Names = Mapping[str, object]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from redlang.frontend.resolve import Resolution
@@ -11,6 +10,7 @@ from redlang.ir.extents import bind_extents
 from redlang.ir.program import Program
 from redlang.ir.types import DType
 from redlang.runtime.arguments import Argument, pointed_dtype
+from redlang.values import dataclass
 
 if TYPE_CHECKING:
     from redlang.runtime.launcher import Backend

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 from redlang.errors import ArgumentError, DTypeError, InternalError, RedlangError
@@ -33,6 +33,7 @@ from redlang.runtime.interop import library_of
 from redlang.runtime.launcher import Site, make_launcher
 from redlang.runtime.memory import AnyArray
 from redlang.runtime.results import check_results, listed, named_out, overlap
+from redlang.values import dataclass
 
 Values: TypeAlias = tuple[object, ...]
 

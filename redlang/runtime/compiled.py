@@ -13,7 +13,7 @@ import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -24,7 +24,9 @@ from redlang.ir.program import ArrayParam
 from redlang.runtime.launcher import Launch, Stored
 from redlang.runtime.threads import pool
 from redlang.runtime.tuning import Run, on_trial
+from redlang.targets import cpu
 from redlang.targets.cpu import ObjectCode
+from redlang.values import dataclass
 
 if TYPE_CHECKING:
     from redlang.ir.loops import Loops
@@ -70,19 +72,19 @@ class Made:
     details: bytes = field(repr=False)
 
 
-@dataclass(frozen=True, eq=False)
 class Code:
     """Machine code of one plan, linked into this process.
 
     Attributes:
         made: What it was linked from.
         entries: One for each kernel, in order.
-        owner: Keeps the machine code alive.
     """
 
-    made: Made
-    entries: tuple[Entry, ...]
-    owner: object
+    def __init__(self, made: Made) -> None:
+        """Link `made`."""
+        self.made = made
+        self._module = cpu.load(made.built)
+        self.entries: tuple[Entry, ...] = tuple(self._module.functions.values())
 
     @cached_property
     def details(self) -> Details:

@@ -10,7 +10,6 @@ import functools
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from redlang.ir.program import Program
@@ -20,6 +19,7 @@ from redlang.runtime.compiled import Code, Found, Geometry, Made
 from redlang.runtime.threads import thread_count
 from redlang.runtime.tuning import TIMES, octaves
 from redlang.targets import cpu
+from redlang.values import dataclass
 
 if TYPE_CHECKING:
     from redlang.runtime.planner import Derived, Planner, Prove
@@ -184,7 +184,7 @@ class Compiler:
             made = unpickled(disk(), key, Made)
             if made is None:
                 return None
-            _CODES[key] = _link(made)
+            _CODES[key] = Code(made)
             self.history.note(what, start, compiled=False)
         return _CODES[key]
 
@@ -193,15 +193,10 @@ class Compiler:
         start = time.perf_counter()
         made = self.planner.make(choice, unit)
         keep(disk(), key, made)
-        _CODES[key] = _link(made)
+        _CODES[key] = Code(made)
         self.history.note(what, start, compiled=True)
         return _CODES[key]
 
 
 _CODES: dict[str, Code] = {}
 """Machine code of this process, by what it was made from."""
-
-
-def _link(made: Made) -> Code:
-    module = cpu.load(made.built)
-    return Code(made, tuple(module.functions.values()), module)

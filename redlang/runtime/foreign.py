@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from redlang.runtime.dlpack import CPU, CUDA_HOST, export, is_writable, read_capsule
 from redlang.runtime.memory import NUMPY_DTYPES, AnyArray
+from redlang.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ runs between making the results and returning them is a backend's affair: it add
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import FunctionType
 from typing import Protocol
 
@@ -20,6 +20,7 @@ from redlang.runtime.call import Call, Latest
 from redlang.runtime.extents import MISFIT, ExtentText
 from redlang.runtime.interop import NUMPY, TORCH
 from redlang.runtime.memory import AnyArray, Library, layout_class
+from redlang.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

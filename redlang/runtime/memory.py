@@ -7,13 +7,13 @@ call bf16 a void.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
 
 from redlang.ir.types import DTYPES, DType
+from redlang.values import dataclass
 
 AnyArray: TypeAlias = Any
 """An array of any library: there is no common base to annotate."""

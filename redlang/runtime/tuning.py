@@ -10,10 +10,11 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from redlang.runtime.cache import disk
+from redlang.values import dataclass
 
 Run: TypeAlias = Callable[[tuple[int, ...], tuple[int, ...], tuple[float, ...]], None]
 """Runs a program on addresses (arrays, then results), strides with whole numbers, floats."""

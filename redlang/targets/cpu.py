@@ -23,7 +23,7 @@ import linecache
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Any
 
@@ -31,6 +31,7 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from redlang.errors import InternalError
+from redlang.values import dataclass
 
 _lock = threading.RLock()
 
