@@ -87,7 +87,7 @@ def explain(
     writers = {
         "syntax": lambda: syntax,
         "program": lambda: to_text(program),
-        "fuse": lambda: fuse_text(compiler),
+        "fuse": lambda: fuse_text(compiler, known),
         "plan": lambda: plan_text(compiler, known),
         "loops": lambda: loops_text(compiler.planner.loops(compiler.choice(known))),
     }
@@ -109,13 +109,13 @@ def typical_extents(program: Program) -> dict[str, int]:
     return extents
 
 
-def fuse_text(compiler: Compiler) -> str:
+def fuse_text(compiler: Compiler, extents: Mapping[str, int]) -> str:
     """Return the verdict on each stage, with its proof, and the sweeps that follow."""
     lines = []
     for verdict in compiler.derived.verdicts:
         lines += [*_verdict(verdict), ""]
     number = 0
-    for nest in compiler.nests[0]:
+    for nest in compiler.nests(extents)[0]:
         for sweep in (*nest.inner, *nest.sweeps):
             number += 1
             inner = " (inside another)" if sweep in nest.inner else ""

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from redlang.errors import BackendError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from redlang.explanation import Explanation
     from redlang.pipeline import Machine
     from redlang.runtime.cuda_compiler import CudaCode, KernelStats
@@ -82,26 +84,32 @@ def source(machine: Machine, target: str) -> str:
         BackendError: There is no such target.
     """
     from redlang.codegen.cpu import emit
-    from redlang.explanation import typical_extents
 
     if target == "cuda":
         return "\n\n".join(kernel.text.source for kernel in cuda_code(machine).kernels)
     if target != "cpu":
         raise BackendError(f"there is no target {target!r} here", hint="ask for 'cpu' or 'cuda'")
     compiler = machine.compiler(machine.program)
-    extents = machine.caller.latest.extents or typical_extents(compiler.program)
-    loops = compiler.planner.loops(compiler.choice(extents))
+    loops = compiler.planner.loops(compiler.choice(_extents(machine)))
     return emit(loops, source=machine.caller.declared.source).text
 
 
 def sweeps(machine: Machine) -> tuple[tuple[tuple[str, tuple[str, ...]], ...], ...]:
     """Return the axes and stages of each sweep, kernel by kernel."""
     compiler = machine.compiler(machine.program)
+    extents = _extents(machine)
     return tuple(
         tuple((", ".join(sweep.axes), sweep.stages) for sweep in nest.sweeps)
-        for nest in compiler.nests[0]
+        for nest in compiler.nests(extents)[0]
         if nest.sweeps
     )
+
+
+def _extents(machine: Machine) -> Mapping[str, int]:
+    """Return the extents of the last call, or typical ones."""
+    from redlang.explanation import typical_extents
+
+    return machine.caller.latest.extents or typical_extents(machine.program)
 
 
 def html(kernel: object) -> str | None:

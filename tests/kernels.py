@@ -247,6 +247,37 @@ def attention(q: "b h m d", k: "b h n d", v: "b h n e") -> ("b h m e", "b h m"):
 )
 
 
+def _gated_reference(q, k, v):
+    q, k, v = _double(q, k, v)
+    scores = np.einsum("bhmd,bhnd->bhmn", q, k)
+    rows, columns = np.indices(scores.shape[-2:])
+    weights = np.where(columns <= rows, 1 / (1 + np.exp(-scores)), 0.0)
+    squares = np.maximum(scores, 0) ** 2
+    out = np.einsum("bhmn,bhne->bhme", squares, v) / (1 + squares.sum(axis=-1, keepdims=True))
+    return np.einsum("bhmn,bhne->bhme", weights, v), out
+
+
+GATED_ATTENTION = Kernel(
+    "gated_attention",
+    '''
+def gated_attention(
+    q: "b h m d", k: "b h n d", v: "b h n e"
+) -> ("b h m e", "b h m e"):
+    """Values weighted by gates, and by squares with a sum of their own; nothing is a softmax."""
+    s = sum[d](q * k)
+    r = maximum(s, 0)
+    gated = sum[n](where(n <= m, sigmoid(s) * v, 0))
+    return gated, sum[n](r * r * v) / (1 + sum[n](r * r))
+''',
+    lambda rng: {
+        "q": _normal(rng, 1, 2, 19, 8),
+        "k": _normal(rng, 1, 2, 21, 8),
+        "v": _normal(rng, 1, 2, 21, 5),
+    },
+    _gated_reference,
+)
+
+
 def _grouped_reference(q, k, v):
     q, k, v = _double(q, k, v)
     groups = k.shape[1]
@@ -453,7 +484,7 @@ CORPUS: dict[str, Kernel] = {
     kernel.name: kernel
     for kernel in (
         *(SOFTMAX, LOGSUMEXP, VARIANCE, COVARIANCE, LAYER_NORM, RMS_NORM, NORM_GEMM, ENTROPY),
-        *(ATTENTION, GROUPED_ATTENTION, CROSS_ENTROPY, EXTREMES, ROUTE, INERTIA, FLAGS, PRODUCT),
+        *(ATTENTION, GATED_ATTENTION, GROUPED_ATTENTION, CROSS_ENTROPY, EXTREMES, ROUTE, INERTIA, FLAGS, PRODUCT),
         *(DIVERGENCE, RECURRENCE),
     )
 }

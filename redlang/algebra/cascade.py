@@ -13,6 +13,7 @@ from redlang.algebra.sharing import Pool
 from redlang.ir import walk
 from redlang.ir.build import Builder
 from redlang.ir.program import Apply, Cast, Definition, Expr, Program, Reduce, Ref
+from redlang.ir.spread import spreads
 
 ORDERED: frozenset[str] = frozenset({"argmax", "argmin", "topk", "monoid"})
 """Reductions whose result depends on the order of their axes."""
@@ -31,6 +32,7 @@ class Dependences:
 
     Attributes:
         program: The program.
+        definitions: Its definitions, by each of their names.
         stages: The reductions by their first name, in order.
         build: Typed constructors for the program's axes.
     """
@@ -39,6 +41,7 @@ class Dependences:
         self.program = program
         self.build = Builder.of(program)
         self.pool = Pool()
+        self.definitions = {name: d for d in program.definitions for name in d.names}
         self.stages: dict[str, Definition] = {}
         self._stage_of: dict[str, str] = {}
         self._pointwise: dict[str, Expr] = {}
@@ -156,12 +159,18 @@ class Groups:
         return latest if self.may_join(stage, union, latest) else ()
 
     def independent(self, stage: str) -> Group | None:
-        """Return a group that `stage` may join without reading it, its free axes alike."""
+        """Return a group that `stage` may join without reading it.
+
+        Its free axes are alike, or both read what is best reduced step by step of the sweep: then
+        that is done once, and needs no place in memory.
+        """
         reads, free = self.dependences.reads(stage), self.dependences.free(stage)
+        steps = self._steps(stage)
         for group in self.groups:
             alike = free in {self.dependences.free(other) for other in group.stages}
+            shares = any(not steps.isdisjoint(self._steps(other)) for other in group.stages)
             apart = reads.isdisjoint(group.stages)
-            if alike and apart and self.may_join(stage, group, (group,)):
+            if (alike or shares) and apart and self.may_join(stage, group, (group,)):
                 return group
         return None
 
@@ -200,6 +209,12 @@ class Groups:
             ordered.append(ready)
             done.update(ready.stages)
         return ordered
+
+    def _steps(self, stage: str) -> frozenset[str]:
+        """Return the stages that `stage` reads which are best reduced at each step of its sweep."""
+        swept = frozenset(self.dependences.axes(stage))
+        varying = [r for r in self.dependences.reads(stage) if swept & self.dependences.free(r)]
+        return frozenset(read for read in varying if spreads(self.dependences.definitions, read))
 
     def _reads(self, group: Group) -> set[str]:
         """Return the stages outside a group that it reads."""

@@ -2,7 +2,8 @@
 
 Every stage ends in exactly one sweep. It joins the sweep of the results that it reads over the same
 axes if it can be carried there, else it gets a later one, where those results are constants: no
-correct program is refused. Independent stages share a sweep where axes and free axes agree.
+correct program is refused. Independent stages over the same axes share a sweep where their free
+axes agree, or where both read what is best reduced at each of its steps.
 """
 
 from __future__ import annotations

@@ -114,6 +114,9 @@ class _Form:
             bare, needed = self._split(value.condition)
             found += [*needed, bare]
         operands = tuple(operand for operand, _ in parts)
+        if value.op == "sum":
+            operands, chosen = self._without_zeros(operands[0])
+            found += chosen
         condition = self._along(value.axes, operands, self.build.conjunction(found))
         kept = {axis for part in operands for axis in part.type.axes}
         kept |= set(condition.type.axes) if condition is not None else set()
@@ -124,6 +127,20 @@ class _Form:
             self._select(definition, bare_reduce)
         else:
             self._add(replace(definition, value=bare_reduce))
+
+    def _without_zeros(self, operand: Expr) -> tuple[tuple[Expr], list[Expr]]:
+        """Return what a sum adds, and when: `where(c, x, 0)` takes part where `c` holds."""
+        value = operand
+        while isinstance(value, Ref) and isinstance(self.values.get(value.name), Expr):
+            value = self.values[value.name]
+        if not isinstance(value, Apply) or value.op != "where":
+            return (operand,), []
+        condition, then, other = value.arguments
+        if _is_zero(then):
+            condition, then, other = self.build.apply("not", condition), other, then
+        if not _is_zero(other) or then.type.dtype is not operand.type.dtype:
+            return (operand,), []
+        return (then,), [condition]
 
     def _along(
         self, axes: Sequence[str], operands: Sequence[Expr], condition: Expr | None
@@ -222,6 +239,10 @@ def _needed(definitions: Iterable[Definition], results: Iterable[Result]) -> tup
 
 def _is_negation(expr: Expr) -> bool:
     return isinstance(expr, Apply) and expr.op == "neg"
+
+
+def _is_zero(expr: Expr) -> bool:
+    return isinstance(expr, Literal) and expr.value == 0
 
 
 def _is_true(expr: Expr) -> bool:

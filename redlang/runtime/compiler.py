@@ -92,10 +92,9 @@ class Compiler:
         """The sweeps of the program, with their proofs."""
         return self.planner.derived
 
-    @property
-    def nests(self) -> tuple[tuple[Nest, ...], tuple[Nest, ...]]:
-        """The program's nests with incremental sweeps, and with one sweep a dependent stage."""
-        return self.planner.nests
+    def nests(self, extents: Mapping[str, int]) -> tuple[tuple[Nest, ...], tuple[Nest, ...]]:
+        """Return the nests with incremental sweeps, and with one sweep a dependent stage."""
+        return self.planner.nests(extents)
 
     def choice(self, extents: Mapping[str, int]) -> Choice:
         """Return the plan for these extents: the fastest measured, else what the rules choose."""

@@ -155,7 +155,7 @@ class CudaCompiler:
 
     def shape(self, extents: Mapping[str, int]) -> ShapeClass:
         """Return the class of a call's extents."""
-        return shape_class(self.derived.program, self.compiler.nests[0], extents)
+        return shape_class(self.derived.program, self.compiler.nests(extents)[0], extents)
 
     def layout(self, shape: ShapeClass, arrays: Arrays, extents: Mapping[str, int]) -> Layout:
         """Return the class of a call's layout."""
@@ -192,7 +192,7 @@ class CudaCompiler:
             store = disk()
             found = unpickled(store, name, Choice)
             if found is None:
-                nests = self.compiler.nests
+                nests = self.compiler.nests(dict(shape.extents))
                 found = search(self.derived.program, *nests, shape, layout, self.device)
                 keep(store, name, found)
             self._choices[key] = found

@@ -21,7 +21,7 @@ def with_matrices(
     compiler: Compiler, choice: Choice, extents: Mapping[str, int], device: Device
 ) -> Choice:
     """Put plans on matrix tiles first: where a product suits them, nothing else comes near."""
-    program, (nests, _) = compiler.derived.program, compiler.nests
+    program, (nests, _) = compiler.derived.program, compiler.nests(extents)
     ranked = []
     for nest, others in zip(nests, choice.ranked, strict=True):
         found = matrix_candidates(program, nest, extents, device, compiler.options)

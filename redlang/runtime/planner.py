@@ -24,7 +24,7 @@ from redlang.runtime.work import minimum_units
 from redlang.schedule.alternatives import alternatives
 from redlang.schedule.choose import Choice, choose_plan, segment_count
 from redlang.schedule.lower import lower
-from redlang.schedule.nests import Nest, find_nests
+from redlang.schedule.nests import Nest, find_nests, wide_axes
 from redlang.schedule.plan import segment_axis
 from redlang.targets import cpu
 from redlang.targets.cpu_registers import product_bytes
@@ -61,25 +61,31 @@ class Planner:
         self.program = program
         self.fuse = fuse
         self.prove = prove
+        self._nests: dict[frozenset[str], tuple[tuple[Nest, ...], tuple[Nest, ...]]] = {}
 
     @functools.cached_property
     def derived(self) -> Derived:
         """The sweeps of the program, with their proofs."""
         return derive(self.program, self.fuse, self.prove)
 
-    @functools.cached_property
-    def nests(self) -> tuple[tuple[Nest, ...], tuple[Nest, ...]]:
-        """The program's nests with incremental sweeps, and with one sweep a dependent stage."""
-        with BUILDING:
-            together = find_nests(self.derived.program, self.derived.sweeps)
-            apart = derive(self.program, "never", self.prove)
-            if apart.program != self.derived.program:
-                return together, ()
-            return together, find_nests(apart.program, apart.sweeps)
+    def nests(self, extents: Mapping[str, int]) -> tuple[tuple[Nest, ...], tuple[Nest, ...]]:
+        """Return the nests with incremental sweeps, and with one sweep a dependent stage."""
+        wide = wide_axes(extents)
+        if wide not in self._nests:
+            with BUILDING:
+                self._nests[wide] = self._find_nests(wide)
+        return self._nests[wide]
+
+    def _find_nests(self, wide: frozenset[str]) -> tuple[tuple[Nest, ...], tuple[Nest, ...]]:
+        together = find_nests(self.derived.program, self.derived.sweeps, wide)
+        apart = derive(self.program, "never", self.prove)
+        if apart.program != self.derived.program:
+            return together, ()
+        return together, find_nests(apart.program, apart.sweeps, wide)
 
     def choose(self, extents: Mapping[str, int]) -> Choice:
         """Return the plan that the rules choose for these extents."""
-        return choose_plan(self.derived.program, *self.nests, extents)
+        return choose_plan(self.derived.program, *self.nests(extents), extents)
 
     @staticmethod
     def near(choice: Choice) -> tuple[Choice, ...]:

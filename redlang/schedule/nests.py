@@ -3,8 +3,9 @@
 A *nest* is a set of sweeps and results that one kernel can serve, unit by unit, over common grid
 axes. A sweep is *inner* to another when its result varies along the other's swept axes: it is then
 evaluated tile by tile inside that sweep (the scores of an attention). Where that would repeat work
-for grid axes that the inner result does not have, the result is *exported* to memory by a nest of
-its own. Nothing here knows extents: these are facts of the program alone.
+for grid axes that the inner result does not have, those axes are kept whole in a unit if the result
+is larger than all that it is made of and they are not wide; else the result is *exported* to memory
+by a nest of its own. Which axes are wide is all that is known of extents here.
 """
 
 from __future__ import annotations
@@ -15,6 +16,12 @@ from dataclasses import dataclass, replace
 from redlang.ir import walk
 from redlang.ir.incremental import Combine, Each, Let, Partial, Sweep
 from redlang.ir.program import Definition, Expr, Program, Reduce
+from redlang.ir.spread import spreads
+
+HELD = 512
+"""The longest axis of a result that a unit keeps whole for the sake of what is computed inside it.
+
+On GPUs, classes of extents end here, so that a class is on one side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +118,44 @@ class Uses:
         return list(found.values())
 
 
-def find_nests(program: Program, sweeps: tuple[Sweep, ...]) -> tuple[Nest, ...]:
-    """Return the nests of a fused program in an order in which they can run."""
+def wide_axes(extents: Mapping[str, int]) -> frozenset[str]:
+    """Return the axes that no unit keeps whole for the sake of what is computed inside it."""
+    return frozenset(axis for axis, extent in extents.items() if extent > HELD)
+
+
+def find_nests(
+    program: Program, sweeps: tuple[Sweep, ...], wide: frozenset[str] = frozenset()
+) -> tuple[Nest, ...]:
+    """Return the nests of a fused program in an order in which they can run.
+
+    Args:
+        program: A program, with the sweeps that compute it.
+        sweeps: Those.
+        wide: Axes that no unit keeps whole for the sake of what is computed inside it.
+    """
     uses = Uses(program, sweeps)
-    tops = _top_sweeps(uses, sweeps)
-    groups = _group(uses, [s for s in sweeps if id(s) in tops])
+    bases = {id(s): _grid_of(uses, s, set(), wide) for s in sweeps}
+    tops = _top_sweeps(uses, sweeps, bases)
+    bases = {id(s): _grid_of(uses, s, tops, wide) for s in sweeps}
+    groups = _group(uses, [s for s in sweeps if id(s) in tops], bases)
     inner = tuple(s for s in sweeps if id(s) not in tops)
     return _place_results(uses, groups, inner)
 
 
-def _top_sweeps(uses: Uses, sweeps: tuple[Sweep, ...]) -> set[int]:
+def _grid_of(uses: Uses, sweep: Sweep, tops: set[int], wide: frozenset[str]) -> frozenset[str]:
+    """Return the axes of a sweep's grid if what spreads is computed inside, but for `tops`."""
+    grid = uses.base(sweep)
+    for read in uses.read_by(sweep):
+        own = uses.base(read)
+        inside = id(read) not in tops and not own.isdisjoint(sweep.axes)
+        if inside and any(spreads(uses.definitions, stage) for stage in read.stages):
+            grid &= own | wide
+    return grid
+
+
+def _top_sweeps(
+    uses: Uses, sweeps: tuple[Sweep, ...], bases: Mapping[int, frozenset[str]]
+) -> set[int]:
     """Return (by id) the sweeps that run on their own and not only inside others."""
     readers: dict[int, list[Sweep]] = {id(s): [] for s in sweeps}
     for sweep in sweeps:
@@ -132,16 +167,16 @@ def _top_sweeps(uses: Uses, sweeps: tuple[Sweep, ...]) -> set[int]:
     for sweep in reversed(sweeps):
         # Inside another sweep every stage must vary with what that sweeps over: a stage that did
         # not would be repeated, and one kept whole beside it serves all of the other's tiles.
-        own = uses.base(sweep)
+        own = bases[id(sweep)]
         inner_in = [r for r in readers[id(sweep)] if _is_inner(own, scopes[id(r)])]
         outer = len(inner_in) < len(readers[id(sweep)]) or not readers[id(sweep)]
         if outer or any(_repeats(own, scopes[id(r)]) for r in inner_in):
             tops.add(id(sweep))
-            scopes[id(sweep)] = [uses.base(sweep), frozenset(sweep.axes)]
+            scopes[id(sweep)] = [bases[id(sweep)], frozenset(sweep.axes)]
         else:
             scopes[id(sweep)] = [*scopes[id(inner_in[0])], frozenset(sweep.axes)]
     for number in range(len(uses.program.results)):
-        _require_tops_for(uses, number, tops)
+        _require_tops_for(uses, number, tops, bases)
     return tops
 
 
@@ -155,23 +190,27 @@ def _repeats(own: frozenset[str], scopes: list[frozenset[str]]) -> bool:
     return bool(frozenset[str]().union(*scopes[: deepest + 1]) - own)
 
 
-def _require_tops_for(uses: Uses, number: int, tops: set[int]) -> None:
+def _require_tops_for(
+    uses: Uses, number: int, tops: set[int], bases: Mapping[int, frozenset[str]]
+) -> None:
     axes = frozenset(uses.program.results[number].axes)
     read = uses.read_by_result(number)
-    hosts = [s for s in read if id(s) in tops and uses.base(s) <= axes]
+    hosts = [s for s in read if id(s) in tops and bases[id(s)] <= axes]
     for sweep in read:
         own = uses.all_axes(sweep)
-        varies_in_map = bool(hosts) and bool(own & (axes - uses.base(hosts[-1])))
+        varies_in_map = bool(hosts) and bool(own & (axes - bases[id(hosts[-1])]))
         if not (varies_in_map and axes <= own):
             tops.add(id(sweep))
 
 
-def _group(uses: Uses, tops: list[Sweep]) -> list[tuple[frozenset[str], list[Sweep]]]:
+def _group(
+    uses: Uses, tops: list[Sweep], bases: Mapping[int, frozenset[str]]
+) -> list[tuple[frozenset[str], list[Sweep]]]:
     """Put sweeps over the same base axes into one nest where dependence allows it."""
     groups: list[tuple[frozenset[str], list[Sweep]]] = []
     where: dict[int, int] = {}
     for sweep in tops:
-        base = uses.base(sweep)
+        base = bases[id(sweep)]
         last = max((where[id(r)] for r in _all_read(uses, sweep) if id(r) in where), default=-1)
         fits = [i for i, (b, _) in enumerate(groups) if b == base and i >= last and base]
         if last >= 0 and groups[last][0] == base:

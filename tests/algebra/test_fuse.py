@@ -316,3 +316,12 @@ def test_rows_that_see_nothing_give_the_identity(tile):
     x = np.ones((1, 9), np.float32)
     actual = fused(fusion, {"x": x, "c": np.zeros((1, 9), bool)}, tile=tile, segments=2)
     assert [float(np.asarray(a)[0]) for a in actual] == [0.0, -np.inf, 0.0, 1.0]
+
+
+SCORES = ("q: 'm d', k: 'n d', v: 'n e'", "s = sum[d](q * k)", "return sum[n](s * v), sum[n](s)")
+GATES = ("x: 'n c', y: 'm n', v: 'n e'", "g = sum[c](x)", "return sum[n](g * v), sum[n](g * y)")
+
+
+@pytest.mark.parametrize(("text", "expected"), [(SCORES, 2), (GATES, 3)])
+def test_what_spreads_is_reduced_once_for_all_that_read_it(text, expected):
+    assert len(fusion_of(*text).sweeps) == expected

@@ -559,6 +559,7 @@ class Words:
             "short_exp": np.exp,
             "short_tanh": np.tanh,
             "exp2": np.exp2,
+            "sigmoid": lambda x: 1 / (1 + np.exp(-both(x))),
             "log": np.log,
             "tanh": np.tanh,
             "sqrt": np.sqrt,

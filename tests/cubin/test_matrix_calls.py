@@ -191,6 +191,43 @@ def test_variants(name, gpu, rng):
     check(VARIANTS[name], {**given, **extra}, gpu, names)
 
 
+def weighted(*lines, result, head=""):
+    """Return the text of an attention whose weights are no softmax."""
+    parts = [f'def f(q: "b h m d", k: "b h n d", v: "b h n e"{head}) -> "b h m e":']
+    return "\n    ".join([*parts, "s = sum[d](q * k)", *lines, f"return {result}"])
+
+
+OTHER_WEIGHTS = {
+    "gates": weighted(result="sum[n](sigmoid(s) * v)"),
+    "gates before": weighted(result="sum[n](where(n <= m, sigmoid(s) * v, 0))"),
+    "squares": weighted("r = maximum(s, 0)", result="sum[n](r * r * v) / (sum[n](r * r) + 1e-6)"),
+    "decay": weighted(
+        "s = where(n <= m, s * exp(g * (n - m)))",
+        result="sum[n](s * v) / maximum(abs(sum[n](s)), 1)",
+        head=', g: "f32[h]"',
+    ),
+    "largest": weighted(result="sum[n](s * v) / max[n](abs(s))"),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_WEIGHTS)
+def test_weights_that_are_no_softmax(name, gpu, rng):
+    given = arrays(rng, "bf16", **attend(m=70, n=70, d=16))
+    if name == "decay":
+        given["g"] = np.array([0.05, 0.02], np.float32)
+    check(OTHER_WEIGHTS[name], given, gpu)
+    assert len(gpu.launches) == 1
+
+
+def test_two_layers_with_a_short_result(gpu, rng):
+    text = """
+def f(x: "m d", a: "n d", b: "n e") -> "m e":
+    return sum[n](sigmoid(sum[d](x * a)) * b)
+"""
+    check(text, arrays(rng, "bf16", x=(70, 32), a=(100, 32), b=(100, 40)), gpu)
+    assert len(gpu.launches) == 1
+
+
 def test_lists_are_stored(gpu, rng):
     text = """
 def f(x: "m d", y: "n d") -> ("m 3", "m 3"):

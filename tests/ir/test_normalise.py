@@ -40,6 +40,24 @@ def of(statements, parameters='x: "m n"', names=None, **options):
 # Masks
 
 
+@pytest.mark.parametrize(
+    ("statements", "condition"),
+    [
+        ("return sum[n](where(n <= m, x, 0))", "n <= m"),
+        ("return sum[n](where(n <= m, 0, x))", "~(n <= m)"),
+        ("w = where(n <= m, x, 0)\nreturn sum[n](w)", "n <= m"),
+    ],
+)
+def test_zeros_in_a_sum_take_no_part(statements, condition):
+    found = [line for line in of(statements) if line.startswith("sum.1")]
+    assert found == [f"sum.1: f32[m] = sum[n](x[m, n]) if {condition}"]
+
+
+@pytest.mark.parametrize("operand", ["where(n <= m, x, 1)", "2 * where(n <= m, x, 0)"])
+def test_other_choices_in_a_sum_stay(operand):
+    assert not any(" if " in line for line in of(f"return sum[n]({operand})"))
+
+
 def test_masks_become_conditions():
     found = of("s = where(n <= m, x)\np = exp(s - max[n](s))\nreturn sum[n](p)")
     assert found == [
@@ -68,10 +86,10 @@ def test_what_fills_may_be_absent_itself():
 
 
 def test_an_absent_condition_makes_the_result_absent():
-    found = of("c = where(n > 0, x > 1)\nreturn sum[n](where(c, x, 0))")
+    found = of("c = where(n > 0, x > 1)\nreturn sum[n](where(c, x, 1))")
     assert found == [
         "c: bool[m n] = x[m, n] > 1.0",
-        "sum.1: f32[m] = sum[n](where(c, x[m, n], 0.0)) if n > 0",
+        "sum.1: f32[m] = sum[n](where(c, x[m, n], 1.0)) if n > 0",
         "return f32[m] sum.1",
     ]
 

@@ -10,7 +10,6 @@ from redlang.codegen.cuda.frame import Value
 from redlang.codegen.cuda.matrix_fills import POSITIVE, Fill, Filling, Use, kind_of
 from redlang.codegen.cuda.matrix_masks import Bounds, greatest, index_bounds, least
 from redlang.codegen.cuda.matrix_roles import LoopWork
-from redlang.codegen.cuda.matrix_text import unsuited
 from redlang.codegen.cuda.matrix_unit import MatrixUnit
 from redlang.codegen.cuda.matrix_weights import Power
 from redlang.codegen.cuda.reducing import conjunction
@@ -99,8 +98,7 @@ class MatrixElements(MatrixUnit):
             whole = self._whole(loop.axis, use.condition)
             if whole is None:
                 continue
-            if not isinstance(product.rows, Ref):
-                raise unsuited("a masked product of an expression")
+            assert isinstance(product.rows, Ref), "computed operands have names"
             with self.frame.scope([]) as scope:
                 self._overwrite(loop.axis, product.rows.name, 0.0, use.condition)
             self.block(f"if not {whole}:", scope.lines)

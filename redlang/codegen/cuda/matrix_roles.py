@@ -184,7 +184,7 @@ class Roles:
                     statement, product.rows, product.dtype, body, self.arrays
                 ):
                     raise unsuited(f"a computed operand may leave the range of {product.dtype}")
-                tails.append(product)
+                tails.append(product if product.left else _named(product, elements))
             elif tidy.writes(statement) & moved:
                 if not isinstance(statement, Compute):
                     raise unsuited("an accumulator that is more than moved")
@@ -197,16 +197,7 @@ class Roles:
         return self._fetching(work, loop.axis) if self.plan.fetched else work
 
     def _fetching(self, work: LoopWork, loop: str) -> LoopWork:
-        """Return a loop's work with arrays of rows fetched, and computed operands under names."""
-        elements = list(work.elements)
-        tails: list[Multiply | Statement] = []
-        for tail in work.tails:
-            if isinstance(tail, Multiply) and tail.left is None and not isinstance(tail.rows, Ref):
-                rows = Ref(f"{tail.contract.name}.rows", Type(F32, tail.rows.type.axes))
-                elements.append(Compute(rows.name, tail.rows, rows.type))
-                tails.append(replace(tail, rows=rows, contract=_with_rows(tail, rows)))
-            else:
-                tails.append(tail)
+        """Return a loop's work with arrays of rows fetched."""
         fetches: dict[Load, Fetch] = {}
 
         def rule(node: Expr) -> Expr:
@@ -220,8 +211,8 @@ class Roles:
                 fetches[node] = Fetch(f"{node.array}.fetched", operand, type_)
             return Ref(fetches[node].name, fetches[node].type)
 
-        computed = tuple(map_expressions(s, lambda e: walk.rewrite(e, rule)) for s in elements)
-        return LoopWork(work.heads, computed, tuple(tails), tuple(fetches.values()))
+        computed = tuple(map_expressions(s, lambda e: walk.rewrite(e, rule)) for s in work.elements)
+        return replace(work, elements=computed, fetches=tuple(fetches.values()))
 
     def _fetched(self, load: Load, loop: str) -> Operand | None:
         """Return how warps get a part of an array that they compute with; None if they load it."""
@@ -355,11 +346,15 @@ class Roles:
         return Operand(TensorMap(array.name, dims, tuple(box), span), tile, looped, piece)
 
 
-def _with_rows(product: Multiply, rows: Expr) -> Contract:
-    contract = product.contract
-    if contract.left is product.rows:
-        return replace(contract, left=rows)
-    return replace(contract, right=rows)
+def _named(product: Multiply, elements: list[Statement]) -> Multiply:
+    """Return a product of a computed operand under a name, which `elements` give it."""
+    contract, rows = product.contract, product.rows
+    if isinstance(rows, Ref):
+        return product
+    name = Ref(f"{contract.name}.rows", Type(F32, rows.type.axes))
+    elements.append(Compute(name.name, rows, name.type))
+    side = "left" if contract.left is rows else "right"
+    return replace(product, rows=name, contract=replace(contract, **{side: name}))
 
 
 def _is_fetchable(tile: SharedTile) -> bool:

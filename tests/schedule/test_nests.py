@@ -1,0 +1,48 @@
+import pytest
+
+from redlang.algebra.fuse import fuse
+from redlang.ir.normalise import normalise
+from redlang.ir.spread import spreads
+from redlang.schedule.nests import find_nests, wide_axes
+from tests.frontend.resolving import program
+
+LAYERS = """
+def f(x: "m d", a: "n d", b: "n e") -> "m e":
+    return sum[n](exp(sum[d](x * a)) * b)
+"""
+GATE = """
+def f(x: "m n", g: "n c", b: "n e") -> "m e":
+    return sum[n](x * mean[c](g) * b)
+"""
+
+
+def nests_of(text, **extents):
+    fusion = fuse(normalise(program(text)))
+    return find_nests(fusion.program, fusion.sweeps, wide_axes(extents))
+
+
+@pytest.mark.parametrize(("e", "bases"), [(512, [("m",)]), (513, [("m", "n"), ("m", "e")])])
+def test_what_spreads_is_computed_inside_where_a_unit_keeps_the_result(e, bases):
+    nests = nests_of(LAYERS, m=4096, n=4096, d=4096, e=e)
+    assert [nest.base for nest in nests] == bases
+
+
+def test_what_does_not_spread_is_computed_once():
+    assert [nest.base for nest in nests_of(GATE)] == [("n",), ("m", "e")]
+
+
+@pytest.mark.parametrize(
+    ("stage", "expected"),
+    [
+        ("sum[d](x * y)", True),
+        ("sum[d]((x - y) ** 2)", True),
+        ("sum[d](x * x)", False),
+        ("sum[m](x * size(d))", False),
+        ("sum[d](x * z)", False),
+        ("sum[d](x * exp(y - max[d](y)))", True),
+    ],
+)
+def test_spreads(stage, expected):
+    form = normalise(program(f'def f(x: "m d", y: "n d", z: "m n d"):\n    return {stage}\n'))
+    definitions = {name: d for d in form.definitions for name in d.names}
+    assert spreads(definitions, form.definitions[-1].names[0]) is expected
