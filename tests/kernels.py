@@ -484,7 +484,17 @@ CORPUS: dict[str, Kernel] = {
     kernel.name: kernel
     for kernel in (
         *(SOFTMAX, LOGSUMEXP, VARIANCE, COVARIANCE, LAYER_NORM, RMS_NORM, NORM_GEMM, ENTROPY),
-        *(ATTENTION, GATED_ATTENTION, GROUPED_ATTENTION, CROSS_ENTROPY, EXTREMES, ROUTE, INERTIA, FLAGS, PRODUCT),
+        *(
+            ATTENTION,
+            GATED_ATTENTION,
+            GROUPED_ATTENTION,
+            CROSS_ENTROPY,
+            EXTREMES,
+            ROUTE,
+            INERTIA,
+            FLAGS,
+            PRODUCT,
+        ),
         *(DIVERGENCE, RECURRENCE),
     )
 }

@@ -130,7 +130,7 @@ class _Form:
 
     def _without_zeros(self, operand: Expr) -> tuple[tuple[Expr], list[Expr]]:
         """Return what a sum adds, and when: `where(c, x, 0)` takes part where `c` holds."""
-        value = operand
+        value: Expr | Reduce = operand
         while isinstance(value, Ref) and isinstance(self.values.get(value.name), Expr):
             value = self.values[value.name]
         if not isinstance(value, Apply) or value.op != "where":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from redlang.ir import walk
-from redlang.ir.program import Definition, Load, Reduce
+from redlang.ir.program import Definition, Load, Reduce, Ref
 
 
 def spreads(definitions: Mapping[str, Definition], stage: str) -> bool:
@@ -23,7 +23,7 @@ def spreads(definitions: Mapping[str, Definition], stage: str) -> bool:
     todo = list(walk.expressions(value))
     while todo:
         for node in walk.nodes(todo.pop()):
-            read = definitions[node.name].value if isinstance(node, walk.Ref) else None
+            read = definitions[node.name].value if isinstance(node, Ref) else None
             if read is not None and not isinstance(read, Reduce):
                 todo.append(read)
             elif (isinstance(node, Load) or read is not None) and own <= set(node.type.axes):

@@ -353,8 +353,9 @@ def _named(product: Multiply, elements: list[Statement]) -> Multiply:
         return product
     name = Ref(f"{contract.name}.rows", Type(F32, rows.type.axes))
     elements.append(Compute(name.name, rows, name.type))
-    side = "left" if contract.left is rows else "right"
-    return replace(product, rows=name, contract=replace(contract, **{side: name}))
+    if contract.left is rows:
+        return replace(product, rows=name, contract=replace(contract, left=name))
+    return replace(product, rows=name, contract=replace(contract, right=name))
 
 
 def _is_fetchable(tile: SharedTile) -> bool:
