@@ -16,6 +16,9 @@ from typing import Any
 from redlang.errors import ArgumentError
 from redlang.kernel import Function, Kernel, compile
 
+KEPT_KINDS = 1024
+"""Kinds of calls whose kernels a function remembers."""
+
 Layout = str
 """Dimensions by name; `...` stands for any number of further ones. As the layout of a result,
 `wide[...]` is stored as f64 if an argument is, else as f32, and `i64[...]` as written."""
@@ -51,7 +54,10 @@ class LibraryFunction:
         self.__name__ = macro.__name__
         self.__doc__ = macro.__doc__
         self.__module__ = macro.__module__
+        self._leader = next(iter(arguments))
+        self._width = len(self._named(self._leader))
         self._kernel = functools.lru_cache(maxsize=256)(self._build)
+        self._ready: dict[tuple[object, ...], Kernel] = {}
 
     def __redlang__(self) -> object:
         """Return what this name means inside a kernel: the macro."""
@@ -79,32 +85,30 @@ class LibraryFunction:
             ArgumentError: An axis that the array does not have, or arrays that do not fit.
         """
         values = self._bind(args, options)
-        arrays = {name: value for name, value in values.items() if _is_array(value)}
-        leader = next(iter(self.arguments))
-        if leader not in arrays:
-            listed = isinstance(values.get(leader), list | tuple)
-            raise ArgumentError(
-                f"{self.__name__} needs an array with at least one axis as {leader}, "
-                f"not {reprlib.repr(values.get(leader))}",
-                hint=f"pass numpy.asarray({leader})"
-                if listed
-                else "a number has no axis to work along",
-            )
-        ndim = len(arrays[leader].shape)
-        kernel = self._kernel(
-            tuple(arrays),
-            ndim,
-            self._dimensions(ndim, axis, leader),
-            tuple((name, values[name]) for name in values if name in self.literals),
-            tuple(n for n in values if n not in self.literals and n not in arrays),
-            any("float64" in str(array.dtype) for array in arrays.values()),
-            self._shares(arrays, leader),
-        )
-        given = {n: v for n, v in values.items() if n not in self.literals}
-        return kernel(**given) if out is None else kernel(**given, out=out)
+        shapes: dict[str, Sequence[int]] = {}
+        kind: list[object] = [axis if type(axis) is int else repr(axis)]
+        for name, value in values.items():
+            kind.append(name)
+            if name in self.literals:
+                kind += type(value), value
+            elif shape := getattr(value, "shape", ()):
+                shapes[name] = shape
+                kind += len(shape), value.dtype
+        shares = self.shared and self._shares(shapes)
+        key = (*kind, shares)
+        kernel = self._ready.get(key)
+        if kernel is None:
+            kernel = self._prepare(values, shapes, axis, shares)
+            if len(self._ready) >= KEPT_KINDS:
+                self._ready.clear()
+            self._ready[key] = kernel
+        if self.literals:
+            values = {name: value for name, value in values.items() if name not in self.literals}
+        return kernel(**values) if out is None else kernel(**values, out=out)
 
     def _bind(self, args: tuple[object, ...], options: dict[str, object]) -> dict[str, Any]:
-        names = self.macro.parameters
+        """Return the arguments by name, without those that are None."""
+        names = self._names
         if len(args) > len(names):
             raise ArgumentError(f"{self.__name__} takes {len(names)} arguments, {len(args)} given")
         values = dict(zip(names, args, strict=False))
@@ -115,11 +119,44 @@ class LibraryFunction:
                     f"{name} {fault} of {self.__name__}", hint=f"it takes {', '.join(names)}"
                 )
             values[name] = value
-        values = {name: value for name, value in values.items() if value is not None}
-        for name in self.literals & values.keys():
-            if not isinstance(values[name], numbers.Real):
-                raise ArgumentError(f"{name} of {self.__name__} is {values[name]!r}, not a number")
-        return values
+        for name in self.literals:
+            value = values.get(name)
+            if value is not None and not isinstance(value, numbers.Real):
+                raise ArgumentError(f"{name} of {self.__name__} is {value!r}, not a number")
+        return {name: value for name, value in values.items() if value is not None}
+
+    @functools.cached_property
+    def _names(self) -> tuple[str, ...]:
+        return self.macro.parameters
+
+    def _prepare(
+        self,
+        values: dict[str, Any],
+        shapes: dict[str, Sequence[int]],
+        axis: int | Sequence[int],
+        shares: bool,
+    ) -> Kernel:
+        """Return the kernel for calls of this kind."""
+        leader = self._leader
+        if leader not in shapes:
+            listed = isinstance(values.get(leader), list | tuple)
+            raise ArgumentError(
+                f"{self.__name__} needs an array with at least one axis as {leader}, "
+                f"not {reprlib.repr(values.get(leader))}",
+                hint=f"pass numpy.asarray({leader})"
+                if listed
+                else "a number has no axis to work along",
+            )
+        ndim = len(shapes[leader])
+        return self._kernel(
+            tuple(shapes),
+            ndim,
+            self._dimensions(ndim, axis, leader),
+            tuple((name, values[name]) for name in values if name in self.literals),
+            tuple(n for n in values if n not in self.literals and n not in shapes),
+            any("float64" in str(values[name].dtype) for name in shapes),
+            shares,
+        )
 
     def _dimensions(self, ndim: int, axis: int | Sequence[int], leader: str) -> tuple[int, ...]:
         """Return the positions of the one axis that `axis=` can choose, in 0..ndim-1."""
@@ -136,29 +173,29 @@ class LibraryFunction:
                     f"axis {position} of {self.__name__}: {leader} has {ndim} dimension{plural}",
                     hint=f"axes run from {-ndim} to {ndim - 1}",
                 )
-        if len(self._named(leader)) > 1 and positions != (-1,):
+        if self._width > 1 and positions != (-1,):
             raise ArgumentError(
-                f"{self.__name__} works on the last {len(self._named(leader))} dimensions",
+                f"{self.__name__} works on the last {self._width} dimensions",
                 hint="move the axes first, or write a kernel: axes are named there",
             )
         return tuple(sorted({position % ndim for position in positions}))
 
-    def _shares(self, arrays: dict[str, Any], leader: str) -> bool:
+    def _shares(self, shapes: dict[str, Sequence[int]]) -> bool:
         """Tell whether the last dimension in front of the named ones is a multiple of the others'.
 
         Heads of queries share heads of keys and values in this way.
         """
-        if not self.shared:
-            return False
-        place = -len(self._named(leader)) - 1
-        ranks = {len(array.shape) for array in arrays.values()}
-        if len(ranks) != 1 or min(ranks) < -place:
-            return False
-        lengths = {array.shape[place] for name, array in arrays.items() if name != leader}
-        if len(lengths) != 1:
-            return False
-        heads, (length,) = arrays[leader].shape[place], lengths
-        return bool(length) and heads != length and heads % length == 0
+        own = shapes.get(self._leader, ())
+        place = len(own) - self._width - 1
+        length = None
+        for name, shape in shapes.items():
+            if len(shape) != len(own) or place < 0:
+                return False
+            if name != self._leader:
+                if length not in (None, shape[place]):
+                    return False
+                length = shape[place]
+        return bool(length) and own[place] != length and own[place] % length == 0
 
     def _named(self, parameter: str) -> list[str]:
         return [part for part in self.arguments[parameter].split() if part != "..."]
@@ -177,7 +214,7 @@ class LibraryFunction:
 
         With `shares`, several heads of the leading array share one of the others.
         """
-        leader = next(iter(self.arguments))
+        leader = self._leader
         named = self._named(leader)
         expand = _Expansion(named, ndim, positions)
         own = _Expansion(named, ndim, positions, group="share") if shares else expand
@@ -271,7 +308,3 @@ def on_arrays(
         return LibraryFunction(macro, layouts, results, names, shared=shared)
 
     return decorate
-
-
-def _is_array(value: object) -> bool:
-    return bool(getattr(value, "shape", ()))

@@ -240,3 +240,29 @@ def test_mistakes_name_what_is_wrong(call, message):
 def test_every_name_has_a_docstring():
     for name in std.__all__:
         assert len(getattr(std, name).__doc__) > 30
+
+
+def test_kinds_of_calls_are_told_apart_and_remembered_in_bounds(monkeypatch):
+    monkeypatch.setattr("redlang.std.arrays.KEPT_KINDS", 2)
+    grouped = np.ones((2, 3, 4), f32)
+    calls = [
+        lambda: std.softmax(X),
+        lambda: std.softmax(x=X, axis=0),
+        lambda: std.softmax(X, axis=[0, 1]),
+        lambda: std.softmax(X.astype(np.float64)),
+        lambda: std.softmax(X[0]),
+        lambda: std.attention(grouped, grouped, grouped),
+        lambda: std.attention(k=grouped, q=grouped[:, :, ::-1], v=grouped, scale=None),
+        lambda: std.attention(grouped, grouped, grouped, causal=True),
+        lambda: std.attention(grouped, grouped[:1], grouped[:1], scale=0.5),
+    ]
+    first = [call() for call in calls]
+    assert_close(first[0], softmax(X, -1))
+    assert_close(first[1], softmax(X, 0))
+    assert_close(first[2], softmax(X.reshape(12, 5), 0).reshape(X.shape))
+    assert first[3].dtype == np.float64
+    for again in (calls, calls[::-1]):
+        results = [call() for call in again]
+        for one, other in zip(results, first if again is calls else first[::-1], strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert len(std.softmax._ready) <= 2
