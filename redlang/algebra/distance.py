@@ -16,9 +16,9 @@ from redlang.algebra.budget import OutOfBudgetError, within
 from redlang.algebra.incremental import Emitter
 from redlang.algebra.signs import Signs
 from redlang.algebra.symbols import NotExpressible, Symbols, to_expr
-from redlang.algebra.transport import Centre, Reference
+from redlang.algebra.transport import Centre, Maximum, Reference
 from redlang.ir import walk
-from redlang.ir.program import Apply, Expr, Ref
+from redlang.ir.program import Apply, Expr, Literal, Ref
 
 LARGEST_MEAN = 60
 """Operations in a context from which a centre can cancel: means are short formulas."""
@@ -58,6 +58,18 @@ class Distances:
             return within(lambda: self._exact(kept, context), size=walk.size_of(context))
         except (OutOfBudgetError, NotExpressible):
             return build.sub(kept, context)
+
+    def is_near(self, reference: Maximum, context: Expr) -> bool:
+        """Return whether a context is the running maximum itself, or a number in its place."""
+        match context:
+            case Apply("where", (_, then, otherwise)):
+                return self.is_near(reference, then) and self.is_near(reference, otherwise)
+            case Ref(name):
+                kept = self.emitter.point(reference).kept
+                assert isinstance(kept, Apply)  # it is clipped
+                return kept.arguments[0] == self.results.get(name)
+            case _:
+                return isinstance(context, Literal)
 
     def _exact(self, kept: Expr, context: Expr) -> Expr:
         """Return kept - context with centres taken together first."""

@@ -7,18 +7,22 @@ shows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 
 from redlang.algebra.derive import Multiplied, Ordered, Plain, Stage, StagePlan, Transported
 from redlang.algebra.distance import Distances
 from redlang.algebra.incremental import Emitter
+from redlang.algebra.infinite import finite_scales, honest, honest_distance
+from redlang.algebra.monotone import Hoisted
 from redlang.algebra.operators import SWAPPED, Sign
 from redlang.algebra.sharing import canonical
 from redlang.algebra.signs import Signs
 from redlang.algebra.states import identity
 from redlang.algebra.transport import Centre, Phi, finish
 from redlang.ir import walk
-from redlang.ir.build import literal
+from redlang.ir.build import Builder, literal
 from redlang.ir.incremental import Let
 from redlang.ir.program import Expr, Literal, Ref
 from redlang.ir.types import F64, I64, Type
@@ -32,7 +36,7 @@ def emit(plan: StagePlan, emitter: Emitter, distances: Distances, signs: Signs) 
             distances.results.update((let.name, let.value) for let in lets)
             return lets
         case Transported():
-            return _transported(plan, emitter, distances)
+            return _transported(plan, emitter, distances, signs)
         case Ordered():
             return _ordered(plan, emitter, signs)
         case Multiplied():
@@ -125,7 +129,9 @@ def _monoid(stage: Stage, emitter: Emitter) -> list[Let]:
     ]
 
 
-def _transported(plan: Transported, emitter: Emitter, distances: Distances) -> list[Let]:
+def _transported(
+    plan: Transported, emitter: Emitter, distances: Distances, signs: Signs
+) -> list[Let]:
     build, name = emitter.build, plan.stage.name
     dtype = plan.stage.reduce.types[0].dtype
     zero = build.convert(0, dtype)
@@ -143,6 +149,9 @@ def _transported(plan: Transported, emitter: Emitter, distances: Distances) -> l
             emitter.point(carried.top.maximum, name)
         part = finish(carried, distances.of, lambda phi: emitter.sum(phi, name), build)
         bare = part if bare is None else build.add(bare, part)
+        far = honest_distance(carried, distances, signs, build)
+        shown = honest(carried, signs, build)
+        part = finish(shown, far, lambda phi: emitter.sum(phi, name), build)
         if carried.term.mixed or carried.term.factors:
             part = build.where(emitter.seen(carried.top.condition, name), part, zero)
         total = part if total is None else build.add(total, part)
@@ -161,9 +170,12 @@ def _honest(plan: Ordered, emitter: Emitter, signs: Signs) -> Callable[[Expr], E
     """Return psi, or NaN where an infinite element meets an infinite context: inf - inf, inf / inf.
 
     If psi turned the extreme value into a number all the same, as exp does, such a NaN would be
-    lost. It can only come from the elements' other extreme, so that is kept as well.
+    lost. It can only come from the elements' other extreme, so that is kept as well. An infinite
+    scale makes NaN of zeros, which may stand anywhere.
     """
     hoisted, build = plan.hoisted, emitter.build
+    if plan.stage.reduce.op in ("max", "min"):
+        hoisted = _scaled_finitely(hoisted, signs, build)
     dtype = hoisted.element.type.dtype
     other = Sign.NEGATIVE if plan.op == "max" else Sign.POSITIVE
     safe = not hoisted.absorbing or not signs.of(hoisted.element) & other
@@ -175,9 +187,25 @@ def _honest(plan: Ordered, emitter: Emitter, signs: Signs) -> Callable[[Expr], E
 
     def psi(value: Expr) -> Expr:
         result = hoisted.psi(value)
-        return build.where(poisoned, literal(float("nan"), result.type.dtype), result)
+        return build.where(poisoned, literal(math.nan, result.type.dtype), result)
 
     return psi
+
+
+def _scaled_finitely(hoisted: Hoisted, signs: Signs, build: Builder) -> Hoisted:
+    """Return psi that is NaN where it multiplies by what is not finite."""
+    scales = finite_scales(hoisted.scales, hoisted.element, signs)
+    if not scales:
+        return hoisted
+
+    def psi(value: Expr) -> Expr:
+        result = hoisted.psi(value)
+        nan = literal(math.nan, result.type.dtype)
+        for scale in scales:
+            result = build.where(build.apply("isfinite", scale), result, nan)
+        return result
+
+    return replace(hoisted, psi=psi)
 
 
 def _ordered(plan: Ordered, emitter: Emitter, signs: Signs) -> list[Let]:

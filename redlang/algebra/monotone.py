@@ -43,6 +43,7 @@ class Hoisted:
         facts: Signs that this rests on.
         absorbing: Whether psi can make an infinite value finite, and so hide that an infinite
             element met an infinite context.
+        scales: What psi multiplies by; where one is infinite, an element of 0 makes NaN.
     """
 
     element: Expr
@@ -51,6 +52,7 @@ class Hoisted:
     strict: bool = True
     facts: tuple[str, ...] = ()
     absorbing: bool = False
+    scales: tuple[Expr, ...] = ()
 
 
 def hoist(expr: Expr, view: View, signs: Signs) -> Hoisted:
@@ -169,7 +171,8 @@ class _Hoist:
             return result
 
         absorbing = not strict or any(f.op == "div" or _may_vanish(f.value) for f in term.factors)
-        return Hoisted(term.element, psi, rising, strict, facts, absorbing)
+        scales = tuple(factor.value for factor in term.factors if factor.op == "mul")
+        return Hoisted(term.element, psi, rising, strict, facts, absorbing, scales)
 
     def _binary(self, op: str, left: Expr, right: Expr, expr: Expr) -> Hoisted:
         if self._steady(right):
@@ -198,6 +201,7 @@ class _Hoist:
             strict=outer.strict and strict,
             facts=(*outer.facts, self._fact(by)),
             absorbing=outer.absorbing or op == "div" or not strict or _may_vanish(by),
+            scales=(*outer.scales, by) if op == "mul" else outer.scales,
         )
 
     def _choice(self, condition: Expr, yes: Hoisted, no: Hoisted, expr: Expr) -> Hoisted:
@@ -211,6 +215,7 @@ class _Hoist:
             yes.strict and no.strict,
             (*yes.facts, *no.facts),
             yes.absorbing or no.absorbing,
+            (*yes.scales, *no.scales),
         )
 
     def _unary(self, op: str, operand: Expr, expr: Expr) -> Hoisted:

@@ -154,10 +154,10 @@ class Separation:
                 return self._ramp(op, left, right, expr)
             case Cast(operand, _, _, False) if _widens(expr):
                 return self.terms(operand)
-            case Cast(Apply(op, parts), to, _, False) if op in ("add", "sub", "mul", "neg"):
-                # The integers' arithmetic is exact, so it may happen after the conversion.
-                return self.terms(self.build.apply(op, *(self.build.convert(p, to) for p in parts)))
-            case Cast(explicit=True):
+            case Cast(explicit=False):
+                # A float holds no difference of large integers, and never wraps.
+                raise NotSeparable("integers are combined before they become floating", expr)
+            case Cast():
                 raise NotSeparable("a cast rounds a value that reads a carried result", expr)
             case _:
                 raise NotSeparable(f"no law takes {_name(expr)} apart", expr)
@@ -329,6 +329,7 @@ class Separation:
 
     def _multiplicative(self, expr: Apply, operand: Expr) -> Terms:
         """Return f(a*b) = f(a)*f(b) for abs, sign, sqrt and rsqrt of a product."""
+        _require_unwrapped(operand)
         term = self._single(operand, expr)
         law, op = LAWS[expr.op], expr.op
         parts = _values(term)
@@ -373,6 +374,7 @@ class Separation:
 
     def _ramp(self, op: str, left: Expr, right: Expr, expr: Expr) -> Terms:
         """Return max(a*c, 0) = c * max(a, 0) for factors c that are not negative."""
+        _require_unwrapped(expr)
         operand = left if is_number(right, 0) else right
         if not (is_number(left, 0) or is_number(right, 0)):
             raise NotSeparable(f"no law takes {_name(expr)} apart", expr)
@@ -407,6 +409,11 @@ def _widens(cast: Cast) -> bool:
     """Return whether an implicit cast keeps the value of a float."""
     source, target = cast.operand.type.dtype, cast.type.dtype
     return source.kind == target.kind == "float" and target.bits >= source.bits
+
+
+def _require_unwrapped(expr: Expr) -> None:
+    if expr.type.dtype.kind != "float":
+        raise NotSeparable("integers wrap, which keeps neither signs nor order", expr)
 
 
 def _name(expr: Expr) -> str:

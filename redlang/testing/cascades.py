@@ -40,8 +40,6 @@ CONDITIONS = (
     "i < 2",  # constant along l: the last one
 )
 GATHERS = ("w[q[i, l]]", "x[i, u[l]]")
-PLACES = ("q", "u")
-"""Arrays of indices."""
 CASTS = ("f16(x)", "bf16(y)", "i8(w)", "f8e4m3(x)")
 LENGTHS = (0, 1, 2, 3, 7, 16, 33, 130)
 ELEMENT_TYPES = ("f64", "f32", "f16", "bf16", "f8e4m3", "f8e5m2", "i8", "u8", "i16", "i32", "i64")

@@ -22,7 +22,7 @@ from redlang.frontend import syntax
 from redlang.kernel import Kernel
 from redlang.testing.compare import differences
 from redlang.testing.inputs import inputs, parameters
-from redlang.testing.rounding import FACTOR, as_tuple, moved, precision, rounding, spread
+from redlang.testing.rounding import as_tuple, moved, precision, rounding, tolerance
 from redlang.testing.stages import promised
 
 Array = NDArray[Any]
@@ -30,10 +30,6 @@ Arguments = Mapping[str, Any]
 
 SHRINKING = 10.0
 """Seconds for which a smaller example is looked for once one has failed."""
-
-INTERMEDIATE = 16.0
-"""How often the rounding of intermediate values may come, as the reference in declared precision
-shows it: in another order of operations it falls elsewhere."""
 
 
 def check(
@@ -230,17 +226,12 @@ class _Right:
 def _right(kernel: Kernel, arguments: Arguments) -> _Right:
     double = as_tuple(kernel.reference(**arguments))
     declared = as_tuple(kernel.reference(**arguments, precision="declared"))
-    step, samples = moved(arguments)
-    others = [as_tuple(kernel.reference(**sample)) for sample in samples]
-    moves = spread(double, others, step)
-    rounded = map(_distance, declared, double)
-    eps = FACTOR * precision(arguments)
     finite = all(_is_finite(value).all() for value in arguments.values())
     return _Right(
         double,
         declared,
-        tuple(eps * m + INTERMEDIATE * r for m, r in zip(moves, rounded, strict=True)),
-        tuple(map(_same_finiteness, double, declared, *others)),
+        tolerance(kernel, arguments, precision(arguments)),
+        tuple(map(_same_finiteness, double, declared, *moved(kernel, arguments))),
         # Kinds are promised where everything before was finite.
         tuple(certain & finite for certain in promised(kernel, arguments)),
     )
@@ -250,13 +241,6 @@ def _same_finiteness(*results: Array) -> Array:
     """Return where all of some results are finite, or none is."""
     masks = [_is_finite(result) for result in results]
     return np.asarray(np.logical_and.reduce(masks) | ~np.logical_or.reduce(masks))
-
-
-def _distance(declared: Array, double: Array) -> Array:
-    """Return what rounding each operation does, where both are finite."""
-    with np.errstate(invalid="ignore"):
-        distance = np.abs(declared.astype(np.float64) - double)
-    return np.where(np.isfinite(distance), distance, 0.0)
 
 
 def _wanted(actual: Array, double: Array, declared: Array) -> Array:

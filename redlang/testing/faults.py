@@ -1,17 +1,10 @@
-"""What a fuzzer reports, and what it moves to learn how far off a result may be."""
+"""What a fuzzer reports."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from redlang.testing.cascades import PLACES, Cascade
-
-Array = NDArray[Any]
+from redlang.testing.cascades import Cascade
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +23,3 @@ class Fault:
 
     def __str__(self) -> str:
         return f"seed {self.seed}: {self.who}\n{self.problem}\n{self.cascade}"
-
-
-def movable(arguments: Mapping[str, Array | float]) -> dict[str, Array | float]:
-    """Return arguments with integers as numbers that can move by a little; places stay."""
-    return {
-        name: value.astype(np.float64)
-        if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and name not in PLACES
-        else value
-        for name, value in arguments.items()
-    }

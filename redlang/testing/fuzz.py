@@ -34,7 +34,7 @@ from redlang.kernel import compile as compiled
 from redlang.schedule.lower import lower
 from redlang.schedule.nests import find_nests
 from redlang.testing.cascades import ELEMENT_TYPES, Cascade, disagreement, random_cascade
-from redlang.testing.faults import Fault, movable
+from redlang.testing.faults import Fault
 from redlang.testing.on_gpu import examine_on_gpu
 from redlang.testing.plans import Pick, draw_plan
 from redlang.testing.rounding import as_tuple, tolerance
@@ -82,8 +82,7 @@ class _Trial:
         reference: Callable[..., Any] = self.kernel.reference
         self.right: Results = as_tuple(reference(**self.arguments))
         self.declared: Results = as_tuple(reference(**self.arguments, precision="declared"))
-        # Integers cannot move by a little, so that numbers stand in for them.
-        self.allowed = tolerance(reference, movable(self.arguments), 2.0**-52)
+        self.allowed = tolerance(self.kernel, self.arguments, 2.0**-52)
         self.eps_ratio = cascade.precision / 2.0**-52
 
     def forms(self, pick: Pick, *, compile: bool) -> Iterator[tuple[str, Results, bool]]:

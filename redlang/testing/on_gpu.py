@@ -29,7 +29,7 @@ from redlang.testing.cascades import (
     disagreement,
     random_cascade,
 )
-from redlang.testing.faults import Fault, movable
+from redlang.testing.faults import Fault
 from redlang.testing.layouts import Placed, placed, placed_all
 from redlang.testing.plans import Pick
 from redlang.testing.rounding import as_tuple, tolerance
@@ -112,7 +112,7 @@ class _Trial:
         reference: Callable[..., Any] = self.kernel.reference
         self.right = as_tuple(reference(**own))
         self.declared = as_tuple(reference(**own, precision="declared"))
-        moved = tolerance(reference, movable(own), cascade.precision)
+        moved = tolerance(self.kernel, own, cascade.precision)
         self.allowed = tuple(each + NOISE for each in moved)
 
     def judged(self, seed: int, who: str, kernel: Callable[..., Any]) -> list[Fault]:
