@@ -244,7 +244,10 @@ def _multiplied(plan: Multiplied, emitter: Emitter, signs: Signs) -> list[Let]:
         value = _scaled_product(wide, exponent, plan, emitter, signs)
     else:
         logarithm = build.add(build.apply("log2", wide), build.convert(exponent, F64))
-        value = build.apply("exp2", build.mul(logarithm, build.convert(plan.power, F64)))
+        power = build.convert(plan.power, F64)
+        value = build.apply("exp2", build.mul(logarithm, power))
+        # Anything to the power 0 is 1, be it infinite.
+        value = build.where(build.apply("eq", power, 0.0), literal(1.0, F64), value)
     one = build.convert(1, dtype)
     seen = emitter.seen(plan.condition, name)
     value = build.where(seen, build.convert(value, dtype), one)

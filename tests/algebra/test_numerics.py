@@ -189,3 +189,17 @@ def test_softmax_weighted_variance_far_from_zero():
 )
 def test_short_and_empty_axes(text, extent, mode):
     assert error(text, {"x": normal(2, extent)}, mode=mode) < BAR
+
+
+def test_products_of_infinite_elements_to_the_power_zero():
+    text = kernel(
+        'x: "m n", w: "m n"', "s = sum[n](w)", "return prod[n]((abs(x) + 1) ** (s * 0.5))"
+    )
+    x = np.ones((2, 9), np.float32)
+    x[:, 4] = np.inf
+    w = np.zeros_like(x)
+    w[1, 3] = 1
+    program = program_of(text)
+    for tile, segments in CUTS:
+        (actual,) = fused(fuse(program), {"x": x, "w": w}, tile=tile, segments=segments)
+        np.testing.assert_array_equal(actual, [1, np.inf])
