@@ -99,8 +99,9 @@ def finished(
             return build.neg(context)
         return build.sub(points.now(reference), context)
 
+    chosen = carried.term.chosen if carried.top.choice is None else ()
     result = finish(carried, distance, sums, build)
-    for condition in carried.term.selects:
+    for condition in (*carried.term.selects, *chosen):
         result = build.where(condition, result, build.convert(0, result.type.dtype))
     return result
 

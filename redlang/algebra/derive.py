@@ -217,7 +217,8 @@ def _check_shifts(
     weight = Phi(carried.top.element, carried.top.maximum, (), (), None, carried.top.dtype)
     for shift in carried.term.shifts:
         near = signs.of(shift.context) is Sign.ZERO
-        if near or own_weight(shift, weight, view, signs) or _is_mean(shift, view, sums):
+        own = carried.top.outer is None and own_weight(shift, weight, view, signs)
+        if near or own or _is_mean(shift, view, sums):
             continue
         raise Declined(
             f"stability: {view.text(shift.element)} - {view.text(shift.context)} has a weight of "

@@ -20,7 +20,7 @@ from redlang.algebra.operators import SWAPPED, Sign
 from redlang.algebra.sharing import canonical
 from redlang.algebra.signs import Signs
 from redlang.algebra.states import identity
-from redlang.algebra.transport import Centre, Phi, finish
+from redlang.algebra.transport import CarriedTerm, Centre, Phi, finish
 from redlang.ir import walk
 from redlang.ir.build import Builder, literal
 from redlang.ir.incremental import Let
@@ -151,9 +151,16 @@ def _transported(
         bare = part if bare is None else build.add(bare, part)
         far = honest_distance(carried, distances, signs, build)
         shown = honest(carried, signs, build)
-        part = finish(shown, far, lambda phi: emitter.sum(phi, name), build)
-        if carried.term.mixed or carried.term.factors:
-            part = build.where(emitter.seen(carried.top.condition, name), part, zero)
+
+        def seen(inner: Expr, carried: CarriedTerm = carried) -> Expr:
+            # Where nothing was chosen, what remains is 0 times what is outside.
+            nothing = zero if carried.top.outer is None else emitter.sum(carried.top, name)
+            return build.where(emitter.seen(carried.inner, name), inner, nothing)
+
+        part = finish(shown, far, lambda phi: emitter.sum(phi, name), build, seen=seen)
+        outside = carried.term.factors[carried.term.inside :]
+        if outside or (carried.term.mixed and not carried.term.chosen):
+            part = build.where(emitter.seen(carried.shown, name), part, zero)
         total = part if total is None else build.add(total, part)
     if bare is not None:
         distances.results[name] = bare

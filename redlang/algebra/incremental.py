@@ -437,7 +437,8 @@ def _weighted(centre: Centre) -> tuple[object, ...]:
 def _key(phi: Phi, *more: Expr) -> tuple[object, ...]:
     """Return what phi without centres have in common if their factors only differ in order."""
     factors = sorted(map(id, (*factors_of(phi.element), *more)))
-    return (tuple(factors), phi.maximum, phi.rotations, id(phi.condition), phi.dtype)
+    outside = (id(phi.choice), id(phi.outer))
+    return (tuple(factors), phi.maximum, phi.rotations, id(phi.condition), phi.dtype, outside)
 
 
 def _moves(points: Callable[[Reference], Point], which: str) -> Callable[[Reference], Expr]:

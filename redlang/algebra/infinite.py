@@ -88,8 +88,9 @@ def _one_sign(carried: CarriedTerm, signs: Signs) -> bool:
 
 def _weighs(carried: CarriedTerm, signs: Signs) -> bool:
     """Return whether what the shifts are multiplied by has one sign."""
-    element = carried.term.element
-    return element is None or signs.of(element) in ONE_SIGN
+    parts = (carried.term.element, carried.term.outer)
+    whole = all(part is None or signs.of(part) in ONE_SIGN for part in parts)
+    return whole and not carried.term.chosen
 
 
 def _is_bounded(value: Expr, signs: Signs) -> bool:

@@ -55,7 +55,7 @@ def _sums(plan: StagePlan, view: View) -> list[Phi]:
 
 
 def _centre(shift: Shift, phi: Phi, view: View, signs: Signs) -> Centre | None:
-    if phi.dtype.kind != "float":
+    if phi.dtype.kind != "float" or phi.outer is not None:
         return None
     element = view.pool.intern(view.build.convert(shift.element, phi.dtype))
     factors = without(factors_of(phi.element), factors_of(element))

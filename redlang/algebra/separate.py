@@ -25,6 +25,7 @@ from redlang.algebra.terms import (
     multiply,
     negated,
     opposite,
+    with_choice,
     with_select,
 )
 from redlang.ir.printing import to_text
@@ -211,7 +212,13 @@ class Separation:
     def _as_shift(self, term: Term) -> tuple[Expr, Expr, int] | None:
         """Return y, u and n where the term is n * (y - u) with n = 1 or -1."""
         plain = not (term.factors or term.element or term.exponential or term.rotations)
-        if plain and not term.selects and len(term.shifts) == 1 and abs(term.number) == 1:
+        if (
+            plain
+            and not term.selects
+            and not term.chosen
+            and len(term.shifts) == 1
+            and abs(term.number) == 1
+        ):
             (shift,) = term.shifts
             if shift.power == 1:
                 return shift.element, shift.context, term.number
@@ -247,7 +254,7 @@ class Separation:
                     continue
                 product = multiply(one, other, self.build)
                 if product is None:
-                    raise NotSeparable("a product of two different exponentials", expr)
+                    raise NotSeparable("a product of different exponentials or choices", expr)
                 if sum(shift.power for shift in product.shifts) > MAX_POWER:
                     raise NotSeparable(f"a power beyond {MAX_POWER}", expr)
                 products.append(product)
@@ -261,6 +268,11 @@ class Separation:
         return self._product(terms, (inverse,), expr)
 
     def _divided(self, term: Term, by: Expr) -> Term:
+        if term.chosen and self.view.varies(by):
+            outer: Expr | float = 1.0 if term.outer is None else term.outer
+            return replace(term, outer=self.build.div(outer, by))
+        if term.chosen:
+            return replace(term, factors=(*term.factors, Factor("div", by)))
         if term.element is not None and self.view.fixed(by):
             return replace(term, element=self.build.div(term.element, by))
         if self.view.varies(by):
@@ -269,7 +281,7 @@ class Separation:
 
     def _inverse(self, terms: Terms, expr: Expr) -> Term:
         """Return 1 / (the only term), which must be a product without sums."""
-        if len(terms) != 1 or terms[0].shifts or terms[0].rotations or terms[0].selects:
+        if len(terms) != 1 or _parted(terms[0]):
             raise NotSeparable("a division by a sum of an element and a context", expr)
         (term,) = terms
         if abs(term.number) != 1 or any(factor.op == "where" for factor in term.factors):
@@ -315,13 +327,17 @@ class Separation:
         if self.view.reads(condition):
             chosen = [_with_factor(term, condition) for term in yes]
             return (*chosen, *(_with_factor(term, negation) for term in no))
+        if not (yes and no):
+            # A 0 is multiplied by what follows, as the text has it.
+            shown = condition if yes else negation
+            return tuple(with_choice(term, shown, self.build) for term in yes or no)
         kept = [with_select(term, condition) for term in yes]
         return (*kept, *(with_select(term, negation) for term in no))
 
     def _single(self, operand: Expr, expr: Expr) -> Term:
         """Return the only term of a product of factors, elements and exponentials."""
         terms = self.terms(operand)
-        if len(terms) == 1 and not (terms[0].shifts or terms[0].rotations or terms[0].selects):
+        if len(terms) == 1 and not _parted(terms[0]):
             (term,) = terms
             if abs(term.number) == 1 and all(factor.op != "where" for factor in term.factors):
                 return term
@@ -392,6 +408,11 @@ def _values(term: Term) -> list[Expr]:
     """Return the factors of a product, those with elements last."""
     values = [factor.value for factor in term.factors]
     return values if term.element is None else [*values, term.element]
+
+
+def _parted(term: Term) -> bool:
+    """Return whether a term is more than factors, elements and an exponential."""
+    return bool(term.shifts or term.rotations or term.selects or term.chosen)
 
 
 def _with_factor(term: Term, condition: Expr) -> Term:

@@ -4,9 +4,9 @@ A summand becomes a sum of terms, each a product of
 
     factors . element . (y - u)^k ... . exp(e - u) . cos(y - u) ...
 
-in which *contexts* u hold results of earlier stages of the sweep and do not vary along it, and
-*elements* y, e vary along it and hold no such result. Every part is a sub-expression that the user
-wrote, or a sum, difference or product of some.
+or of `where(c, such a product, 0)` with further factors and elements. *Contexts* u hold results of
+earlier stages of the sweep and do not vary along it, *elements* y, e vary along it and hold no such
+result. Every part is a sub-expression that the user wrote, or a sum, difference or product of some.
 """
 
 from __future__ import annotations
@@ -70,7 +70,11 @@ class Term:
         factors: What leaves the sum, in the order written.
         element: The product of the factors that hold elements or constants; None for 1.
         shifts, exponential, rotations: The factors in which elements and contexts mix.
-        selects: Conditions on elements; where one is false the term is 0.
+        selects: Conditions on elements; where one is false another term stands in its place.
+        chosen: Conditions on elements; where one is false the product so far is 0, and what is
+            outside is multiplied by that: a NaN there shows.
+        inside: How many of the factors, the first ones, stand inside that choice.
+        outer: The product of the elements outside of it; None for 1.
     """
 
     number: int = 1
@@ -80,6 +84,9 @@ class Term:
     exponential: Exponential | None = None
     rotations: tuple[Rotation, ...] = ()
     selects: tuple[Expr, ...] = ()
+    chosen: tuple[Expr, ...] = ()
+    inside: int = 0
+    outer: Expr | None = None
 
     @property
     def mixed(self) -> bool:
@@ -89,7 +96,7 @@ class Term:
     @property
     def product(self) -> bool:
         """Return whether the term is factors times an element, nothing else."""
-        return not self.mixed and not self.selects
+        return not (self.mixed or self.selects or self.chosen)
 
 
 Terms = tuple[Term, ...]
@@ -176,6 +183,15 @@ def with_select(term: Term, condition: Expr) -> Term:
     return replace(term, selects=(*term.selects, condition))
 
 
+def with_choice(term: Term, condition: Expr, build: Builder) -> Term:
+    """Return `where(condition, term, 0)`."""
+    if term.product and term.element is not None and not term.factors:
+        return replace(term, element=build.where(condition, term.element, 0.0))
+    outer = term.outer and build.where(condition, term.outer, 0.0)
+    chosen = term.chosen if condition in term.chosen else (*term.chosen, condition)
+    return replace(term, chosen=chosen, inside=len(term.factors), outer=outer)
+
+
 def opposite(condition: Expr, build: Builder) -> Expr:
     """Return the negation of a condition."""
     if isinstance(condition, Apply) and condition.op == "not":
@@ -195,8 +211,21 @@ def disjoint(a: Term, b: Term) -> bool:
 def multiply(a: Term, b: Term, build: Builder) -> Term | None:
     """Return the product of two terms, or None where it leaves the form.
 
-    Two exponentials meet in one when their bases agree.
+    Two exponentials meet in one when their bases agree. What is chosen meets what is chosen alike,
+    or elements, which stay outside.
     """
+    selects = (*a.selects, *(c for c in b.selects if c not in a.selects))
+    if set(a.chosen) != set(b.chosen):
+        inner, other = (a, b) if a.chosen else (b, a)
+        if other.chosen or other.mixed:
+            return None
+        return replace(
+            inner,
+            number=a.number * b.number,
+            factors=(*inner.factors, *other.factors),
+            selects=selects,
+            outer=_product(inner.outer, other.element, build),
+        )
     exponential = a.exponential or b.exponential
     if a.exponential and b.exponential:
         if a.exponential.base != b.exponential.base:
@@ -214,20 +243,24 @@ def multiply(a: Term, b: Term, build: Builder) -> Term | None:
                 break
         else:
             shifts.append(shift)
-    if a.element is None or b.element is None:
-        element = a.element if b.element is None else b.element
-    else:
-        element = build.mul(a.element, b.element)
-    selects = (*a.selects, *(c for c in b.selects if c not in a.selects))
+    inside = (*a.factors[: a.inside], *b.factors[: b.inside])
     return Term(
         a.number * b.number,
-        (*a.factors, *b.factors),
-        element,
+        (*inside, *a.factors[a.inside :], *b.factors[b.inside :]),
+        _product(a.element, b.element, build),
         tuple(shifts),
         exponential,
         (*a.rotations, *b.rotations),
         selects,
+        a.chosen,
+        len(inside),
+        _product(a.outer, b.outer, build),
     )
+
+
+def _product(a: Expr | None, b: Expr | None, build: Builder) -> Expr | None:
+    """Return a * b, None for 1."""
+    return build.mul(a, b) if a is not None and b is not None else a or b
 
 
 def factors_of(expr: Expr | None) -> tuple[Expr, ...]:

@@ -71,6 +71,8 @@ class Phi:
         rotations: cos and sin of elements.
         condition: Elements that take part.
         dtype: The type in which it is summed.
+        choice: Where it is false there is 0 in place of all factors so far, times `outer`.
+        outer: A factor outside of that choice; there is none without the other.
     """
 
     element: Expr | None
@@ -79,20 +81,33 @@ class Phi:
     rotations: tuple[Turn, ...]
     condition: Expr | None
     dtype: DType
+    choice: Expr | None = None
+    outer: Expr | None = None
 
     @property
     def counts(self) -> bool:
         """Return whether the sum counts elements."""
-        return not (self.element or self.maximum or self.centres or self.rotations)
+        parts = self.element or self.maximum or self.centres or self.rotations or self.outer
+        return not parts
 
 
 @dataclass(frozen=True, slots=True)
 class CarriedTerm:
-    """A term with the reference points chosen for it."""
+    """A term with the reference points chosen for it.
+
+    Attributes:
+        term: What is summed.
+        top: The phi of which the sum is the term's, at its own contexts.
+        centres: The shifts' reference points.
+        shown: Elements that take part.
+        inner: Those of them at which the term is not a chosen 0.
+    """
 
     term: Term
     top: Phi
     centres: tuple[Centre, ...]
+    shown: Expr | None
+    inner: Expr | None
 
     def basis(self) -> Iterator[Phi]:
         """Yield every phi that the term needs, the highest powers first."""
@@ -117,11 +132,18 @@ def carry(
 ) -> CarriedTerm:
     """Choose reference points for `term`, whose elements take part under `condition`."""
     build = view.build
-    where = canonical([condition, *term.selects], build, view.pool)
-    element = term.element
+    shown = canonical([condition, *term.selects], build, view.pool)
+    where = canonical([condition, *term.selects, *term.chosen], build, view.pool)
+    element, outer = term.element, term.outer
     if element is not None and not view.varies(element) and not term.mixed:
-        term = replace(term, element=None, factors=(*term.factors, Factor("mul", element)))
+        first, last = term.factors[: term.inside], term.factors[term.inside :]
+        first = (*first, Factor("mul", element)) if term.chosen else first
+        last = last if term.chosen else (*last, Factor("mul", element))
+        term = replace(term, element=None, factors=(*first, *last), inside=len(first))
         element = None
+    if outer is not None and not view.varies(outer):
+        term = replace(term, outer=None, factors=(*term.factors, Factor("mul", outer)))
+        outer = None
     maximum = None
     if term.exponential is not None:
         exponent = build.convert(term.exponential.element, dtype)
@@ -135,7 +157,10 @@ def carry(
         centres.append(centre)
         powers[centre] = powers.get(centre, 0) + shift.power
     top = Phi(element, maximum, _ordered(powers), _turns(rotations), where, dtype)
-    return CarriedTerm(term, top, tuple(centres))
+    if outer is not None:
+        choice = canonical(term.chosen, build, view.pool)
+        top = replace(top, condition=shown, choice=choice, outer=outer)
+    return CarriedTerm(term, top, tuple(centres), shown, where)
 
 
 def _ordered(powers: Mapping[Centre, int]) -> tuple[tuple[Centre, int], ...]:
@@ -178,7 +203,8 @@ def own_weight(shift: Shift, weight: Phi, view: View, signs: Signs) -> bool:
 
 def _parts(phi: Phi) -> list[Expr]:
     """Return the expressions that a phi is made of."""
-    parts = [part for part in (phi.element, phi.condition) if part is not None]
+    own = (phi.element, phi.condition, phi.choice, phi.outer)
+    parts = [part for part in own if part is not None]
     if phi.maximum is not None:
         parts.append(phi.maximum.element)
         if phi.maximum.condition is not None:
@@ -213,6 +239,8 @@ def value(phi: Phi, at: Point, build: Builder) -> Expr:
     result = factors[0] if factors else build.convert(1, phi.dtype)
     for factor in factors[1:]:
         result = build.mul(result, factor)
+    if phi.choice is not None and phi.outer is not None:
+        result = build.mul(build.where(phi.choice, result, 0.0), phi.outer)
     return build.convert(result, phi.dtype)
 
 
@@ -271,8 +299,23 @@ Distance = Callable[[Reference, Expr], Expr]
 """c - u for a reference point and a context, as exactly as it can be had."""
 
 
-def finish(carried: CarriedTerm, distance: Distance, sums: Sums, build: Builder) -> Expr:
-    """Return the term's sum at its own contexts, from sums at reference points."""
+def finish(
+    carried: CarriedTerm,
+    distance: Distance,
+    sums: Sums,
+    build: Builder,
+    *,
+    seen: Callable[[Expr], Expr] = lambda inner: inner,
+) -> Expr:
+    """Return the term's sum at its own contexts, from sums at reference points.
+
+    Args:
+        carried: The term.
+        distance: How far reference points are from contexts.
+        sums: The sums at the reference points.
+        build: Typed constructors.
+        seen: Says what the choice inside the term comes to where it never chose.
+    """
     term = carried.term
     base = replace(carried.top, centres=(), rotations=())
     shifts = [
@@ -287,7 +330,11 @@ def finish(carried: CarriedTerm, distance: Distance, sums: Sums, build: Builder)
         result = build.neg(result)
     elif term.number != 1:
         result = build.mul(term.number, result)
-    for factor in term.factors:
+    for factor in term.factors[: term.inside]:
+        result = apply_factor(result, factor, build)
+    if term.chosen:
+        result = seen(result)
+    for factor in term.factors[term.inside :]:
         result = apply_factor(result, factor, build)
     return result
 

@@ -9,6 +9,7 @@ from redlang.algebra.numbers import Sampler, UndefinedError
 from redlang.algebra.prove import close, outermost
 from redlang.algebra.separate import MAX_POWER, NotSeparable, Separation
 from redlang.algebra.terms import factors_of
+from redlang.algebra.transport import apply_factor
 from redlang.ir.program import Ref
 from redlang.ir.types import F16
 from tests.algebra.views import B, c, g, k, signs, u, v, view, x, y, z
@@ -34,11 +35,14 @@ def product(term):
     result = B.convert(float(term.number), x.type.dtype)
     for part in parts:
         result = B.mul(result, part)
-    for factor in term.factors:
-        if factor.op == "where":
-            result = B.where(factor.value, result, 0.0)
-        else:
-            result = B.apply(factor.op, result, factor.value)
+    for factor in term.factors[: term.inside]:
+        result = apply_factor(result, factor, B)
+    for condition in term.chosen:
+        result = B.where(condition, result, 0.0)
+    if term.outer is not None:
+        result = B.mul(result, term.outer)
+    for factor in term.factors[term.inside :]:
+        result = apply_factor(result, factor, B)
     for condition in term.selects:
         result = B.where(condition, result, 0.0)
     return result
@@ -57,6 +61,7 @@ def operations(parts):
         parts.map(lambda e: B.exp(B.mul(e, 0.125))),
         parts.map(lambda e: B.apply("cos", e)),
         parts.map(lambda e: B.where(k, e, y)),
+        parts.map(lambda e: B.where(k, e, 0.0)),
         parts.map(lambda e: B.apply("abs", e)),
     )
 

@@ -166,6 +166,7 @@ VARIANTS = {
     "two normalisers": scores(
         result="sum[n](p * v) / sqrt(sum[n](p * p))",
     ),
+    "filled weights": scores("s = where(n <= m, s)", result="sum[n](fill(p, 0) * v) / sum[n](p)"),
 }
 
 
@@ -189,6 +190,12 @@ def test_variants(name, gpu, rng):
     given = arrays(rng, "bf16", **attend(m=60, n=60, d=16))
     extra, names = variant(name, rng)
     check(VARIANTS[name], {**given, **extra}, gpu, names)
+
+
+def test_a_nan_shows_behind_weights_that_are_filled(gpu, rng):
+    given = arrays(rng, "f16", **attend(m=60, n=60, d=16))
+    given["v"][0, 0, 40, 3] = np.nan
+    check(VARIANTS["filled weights"], given, gpu)
 
 
 def weighted(*lines, result, head=""):

@@ -4,6 +4,8 @@ bfloat16 has the range of f32. In f16 the largest number is 65504; what is prove
 is an element of 8 bits, and a weight under its own running maximum:
 
     tile = max[n](x); top = max(state, tile); point = clip(top); p = exp(x - point) <= 1
+
+or that weight where an element is chosen, and 0 elsewhere.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from redlang.ir.loops import Combine, Compute, Contract, Fold, Statement
-from redlang.ir.program import Apply, ArrayParam, Cast, Expr, Load, Ref
+from redlang.ir.program import Apply, ArrayParam, Cast, Expr, Literal, Load, Ref
 
 _SHORT_BITS = 8
 
@@ -39,7 +41,10 @@ def fits(
     def known(expr: Expr) -> Expr:
         return values.get(expr.name, expr) if isinstance(expr, Ref) else expr
 
-    match known(computed):
+    weight, choice = known(computed), None
+    if isinstance(weight, Apply) and weight.op == "where" and _is_zero(weight.arguments[2]):
+        choice, weight = weight.arguments[0], known(weight.arguments[1])
+    match weight:
         case Apply(op="exp", arguments=(Apply(op="sub", arguments=(x, point)),)):
             pass
         case _:
@@ -57,9 +62,13 @@ def fits(
         and s.names[0] in tiles
         and known(s.values[0]) == known(x)
         and set(contract.over) <= set(s.over)
-        and s.condition in (None, contract.condition)
+        and s.condition in (None, contract.condition, choice)
         for s in body
     )
+
+
+def _is_zero(expr: Expr) -> bool:
+    return isinstance(expr, Literal) and expr.value == 0
 
 
 def _is_stored_short(expr: Expr, arrays: Mapping[str, ArrayParam]) -> bool:
