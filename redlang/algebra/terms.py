@@ -216,15 +216,15 @@ def multiply(a: Term, b: Term, build: Builder) -> Term | None:
     """
     selects = (*a.selects, *(c for c in b.selects if c not in a.selects))
     if set(a.chosen) != set(b.chosen):
-        inner, other = (a, b) if a.chosen else (b, a)
-        if other.chosen or other.mixed:
+        inner, outside = (a, b) if a.chosen else (b, a)
+        if outside.chosen or outside.mixed:
             return None
         return replace(
             inner,
             number=a.number * b.number,
-            factors=(*inner.factors, *other.factors),
+            factors=(*inner.factors, *outside.factors),
             selects=selects,
-            outer=_product(inner.outer, other.element, build),
+            outer=_product(inner.outer, outside.element, build),
         )
     exponential = a.exponential or b.exponential
     if a.exponential and b.exponential:

@@ -47,7 +47,7 @@ WITHOUT = {
     ),
     "a mask on one of both": (
         'x: "m n", c: "bool[m n]"',
-        "return x - sum[n](fill(where(c, x), 0)) / count[n](c)",
+        "return x - sum[n](fill(where(c, x), 1)) / count[n](c)",
     ),
 }
 
