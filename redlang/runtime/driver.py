@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from redlang.errors import BackendError
 from redlang.runtime.memory import Library
-from redlang.targets.stub import DriverCalls, Launch, bind_launch
+from redlang.targets.stub import DriverCalls, Launch, bind_capturing, bind_launch
 
 DEVICE_ATTRIBUTES = {
     "clock_khz": 13,
@@ -62,6 +62,8 @@ class Driver:
         contexts: The primary context of each device in use.
         shared_limits: The dynamic shared memory that each function may ask for.
         modules: Loaded modules by context and cubin, so that plans share them.
+        lock: Held while something is loaded.
+        capture_status: See `targets.stub.bind_capturing`; made when first asked.
     """
 
     library: ctypes.CDLL
@@ -70,6 +72,7 @@ class Driver:
     shared_limits: dict[int, int] = field(default_factory=dict)
     modules: dict[tuple[int, bytes], int] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
+    capture_status: Callable[[int], int] | None = None
 
     def call(self, name: str, *arguments: object) -> None:
         """Call a driver function and raise if it fails."""
@@ -98,6 +101,7 @@ class Driver:
             self.address("cuCtxGetCurrent"),
             self.address("cuCtxPushCurrent_v2"),
             self.address("cuCtxPopCurrent_v2"),
+            self.address("cuStreamIsCapturing"),
         )
 
     def context(self, device: int) -> int:
@@ -132,9 +136,12 @@ class Driver:
 
     def is_capturing(self, stream: int) -> bool:
         """Say whether a stream is being captured into a CUDA graph."""
-        status = ctypes.c_int()
-        self.call("cuStreamIsCapturing", ctypes.c_void_p(stream), ctypes.byref(status))
-        return status.value != _NOT_CAPTURING
+        if self.capture_status is None:
+            self.capture_status = bind_capturing(self.calls())
+        status = self.capture_status(stream)
+        if status < 0:
+            raise self.error("cuStreamIsCapturing", -status)
+        return status != _NOT_CAPTURING
 
     def clear(self, device: int, address: int, count: int, stream: int) -> None:
         """Set `count` 32-bit words to 0, in a stream's order."""

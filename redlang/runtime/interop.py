@@ -102,9 +102,12 @@ def _torch() -> Any:  # noqa: ANN401  (torch is not a dependency)
 
 
 def _mark_torch(x: AnyArray) -> Hashable:
-    # Every look at a tensor costs 0.1 µs. A number is had and compared sooner than a device; that a
-    # tensor is nested is found when it shows no shape.
-    where = x.get_device() if x.is_cuda else x.device
+    # Every look at a tensor costs 0.1 µs. A number is had and compared sooner than a device, and a
+    # process of torch has at most one kind of device that numbers it. That a tensor is nested is
+    # found when it shows no shape.
+    where = x.get_device()
+    if where < 0:
+        where = x.device
     if x.is_neg() or (x.requires_grad and _torch().is_grad_enabled()):
         return (x.dtype, where, "refused")
     if x.is_contiguous():

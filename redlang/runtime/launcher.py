@@ -223,7 +223,7 @@ def _results(launch: Launch, given: bool) -> list[str]:
             lines += [f"if {name}.shape != {shape}:", f"    {MISFIT}"]
         lines.append(f"{x.variable} = {name if given and not x.padded else _empty(launch, x)}")
     stored = (*launch.inputs, *launch.outputs)
-    lines += [line for x in stored for line in _address(x)]
+    lines += _addresses(stored)
     if given:
         test = " or ".join(_overlap_tests(launch))
         inputs = _tuple([x.variable for x in launch.inputs])
@@ -232,13 +232,18 @@ def _results(launch: Launch, given: bool) -> list[str]:
     return lines
 
 
-def _address(x: Stored) -> list[str]:
-    """Return the lines that find where an array lies; a tensor that is traced has no place."""
-    line = f"{x.address} = {x.library.address_text.format(x.variable)}"
-    if x.library.name != "torch":
-        return [line]
-    found = ["try:", f"    {line}", "except RuntimeError:", f"    {MISFIT}"]
-    return [*found, f"if not {x.address} and {x.variable}.numel():", f"    {MISFIT}"]
+def _addresses(stored: Sequence[Stored]) -> list[str]:
+    """Return the lines that find where arrays lie; a tensor that is traced has no place."""
+    lines = [f"{x.address} = {x.library.address_text.format(x.variable)}" for x in stored]
+    tensors = [x for x in stored if x.library.name == "torch"]
+    if not tensors:
+        return lines
+    everywhere = " and ".join(x.address for x in tensors)
+    nowhere = " or ".join(f"not {x.address} and {x.variable}.numel()" for x in tensors)
+    return [
+        *("try:", *(f"    {line}" for line in lines), "except RuntimeError:", f"    {MISFIT}"),
+        *(f"if not ({everywhere}) and ({nowhere}):", f"    {MISFIT}"),
+    ]
 
 
 def _empty(launch: Launch, x: Stored) -> str:

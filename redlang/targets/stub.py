@@ -1,9 +1,9 @@
-"""The launch stub: a machine-code function that Python calls to launch a kernel.
+"""The launch stub: machine-code functions that Python calls to launch a kernel.
 
 It packs the parameters on its own stack, makes the kernel's context current if it is not, and calls
 `cuLaunchKernel` without holding Python's lock. One stub serves all kernels: what is particular to a
-kernel stands in the bytes object that the function is bound to. Written for LLVM because a
-call through ctypes costs ten times as much.
+kernel stands in the bytes object that the function is bound to. A second function asks whether a
+stream is being captured. Written for LLVM because a call through ctypes costs ten times as much.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class DriverCalls:
     context_get_current: int
     context_push: int
     context_pop: int
+    stream_is_capturing: int
 
 
 Launch = Callable[..., int]
@@ -76,7 +77,17 @@ def bind_launch(
     codes = b"".join(PARAMETER_KINDS[kind] for kind in kinds)
     record = _RECORD.pack(function, context, threads, shared_bytes, len(codes)) + codes
     stub = _stub(calls)
-    bound: Launch = _new_function(ctypes.byref(stub.method), record, None)
+    bound: Launch = _new_function(ctypes.byref(stub.launch), record, None)
+    return bound
+
+
+def bind_capturing(calls: DriverCalls) -> Callable[[int], int]:
+    """Return a function from a stream to its `CUstreamCaptureStatus`, or minus the driver's error.
+
+    Args:
+        calls: The driver.
+    """
+    bound: Callable[[int], int] = _new_function(ctypes.byref(_stub(calls).capturing), None, None)
     return bound
 
 
@@ -91,6 +102,7 @@ class _MethodDef(ctypes.Structure):
     )
 
 
+_METH_O = 0x0008
 _METH_FASTCALL = 0x0080
 
 _new_function = ctypes.pythonapi.PyCFunction_NewEx
@@ -100,10 +112,11 @@ _new_function.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
 
 @dataclass(frozen=True, slots=True)
 class _Stub:
-    """The compiled stub; the engine owns its code, the method refers to it."""
+    """The compiled stub; the engine owns its code, the methods refer to it."""
 
     engine: object
-    method: _MethodDef
+    launch: _MethodDef
+    capturing: _MethodDef
 
 
 @functools.cache
@@ -111,7 +124,8 @@ def _stub(calls: DriverCalls) -> _Stub:
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     emitter = _Emitter()
-    emitter.emit()
+    emitter.emit_launch()
+    emitter.emit_capturing()
     module = binding.parse_assembly(str(emitter.module))
     machine = binding.Target.from_default_triple().create_target_machine(opt=2)
     engine = binding.create_mcjit_compiler(module, machine)
@@ -119,8 +133,13 @@ def _stub(calls: DriverCalls) -> _Stub:
         address = getattr(calls, name) if hasattr(calls, name) else _python(name)
         engine.add_global_mapping(module.get_function(name), address)
     engine.finalize_object()
-    address = engine.get_function_address("redlang_launch")
-    return _Stub(engine, _MethodDef(b"launch", address, _METH_FASTCALL, None))
+    launch = engine.get_function_address("redlang_launch")
+    capturing = engine.get_function_address("redlang_capturing")
+    return _Stub(
+        engine,
+        _MethodDef(b"launch", launch, _METH_FASTCALL, None),
+        _MethodDef(b"capturing", capturing, _METH_O, None),
+    )
 
 
 def _python(name: str) -> int:
@@ -131,16 +150,17 @@ def _python(name: str) -> int:
 
 
 class _Emitter:
-    """Builds the stub's one function."""
+    """Builds the stub's functions."""
 
     def __init__(self) -> None:
         self.called: dict[str, ir.Function] = {}
         self.module = ir.Module("redlang_stub")
         # Without the target's name LLVM guesses its calling convention and alignments.
         self.module.triple = binding.get_default_triple()
-        # PyObject *launch(PyObject *record, PyObject *const *arguments, Py_ssize_t count)
-        shape = ir.FunctionType(_POINTER, [_POINTER, _POINTER.as_pointer(), _I64])
-        self.function = ir.Function(self.module, shape, "redlang_launch")
+
+    def begin(self, name: str, *parameters: ir.Type) -> None:
+        """Begin a function that returns an object."""
+        self.function = ir.Function(self.module, ir.FunctionType(_POINTER, parameters), name)
         self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
 
     def call(self, name: str, result: ir.Type, *arguments: ir.Value) -> ir.Value:
@@ -163,8 +183,22 @@ class _Emitter:
         """Read a Python integer modulo 2^64."""
         return self.call("PyLong_AsUnsignedLongLongMask", _I64, argument)
 
-    def emit(self) -> None:
-        """Build the whole function."""
+    def emit_capturing(self) -> None:
+        """Build `PyObject *capturing(PyObject *none, PyObject *stream)`."""
+        self.begin("redlang_capturing", _POINTER, _POINTER)
+        b = self.builder
+        answer = b.alloca(_I32)
+        b.store(ir.Constant(_I32, 0), answer)
+        stream = self.integer(self.function.args[1])
+        self._leave_if_failed()
+        error = self.call("stream_is_capturing", _I32, stream, answer)
+        succeeded = b.icmp_unsigned("==", error, ir.Constant(_I32, 0))
+        status = b.select(succeeded, b.load(answer), b.neg(error))
+        b.ret(self.call("PyLong_FromLong", _POINTER, b.sext(status, _I64)))
+
+    def emit_launch(self) -> None:
+        """Build `PyObject *launch(PyObject *record, PyObject *const *arguments, Py_ssize_t n)`."""
+        self.begin("redlang_launch", _POINTER, _POINTER.as_pointer(), _I64)
         b = self.builder
         record = self.call("PyBytes_AsString", _POINTER, self.function.args[0])
         count = b.zext(self.field(record, 24, _I32), _I64)
@@ -174,11 +208,17 @@ class _Emitter:
         slots = b.alloca(_I64, count)
         pointers = b.alloca(_POINTER, count)
         self._pack(record, count, slots, pointers)
-        failed = self.call("PyErr_Occurred", _POINTER)
-        with b.if_then(b.icmp_unsigned("!=", failed, ir.Constant(_POINTER, None))):
-            b.ret(ir.Constant(_POINTER, None))
+        self._leave_if_failed()
         status = self._launch(record, stream, blocks, pointers)
         b.ret(self.call("PyLong_FromLong", _POINTER, b.sext(status, _I64)))
+
+    def _leave_if_failed(self) -> None:
+        """Return to Python where an error is pending."""
+        failed = self.call("PyErr_Occurred", _POINTER)
+        with self.builder.if_then(
+            self.builder.icmp_unsigned("!=", failed, ir.Constant(_POINTER, None)), likely=False
+        ):
+            self.builder.ret(ir.Constant(_POINTER, None))
 
     def _refuse_other_counts(self, count: ir.Value) -> None:
         b = self.builder

@@ -7,7 +7,7 @@ import pytest
 
 from redlang.errors import BackendError
 from redlang.runtime.driver import Driver, driver, require_driver
-from redlang.targets.stub import PARAMETER_KINDS, DriverCalls, bind_launch
+from redlang.targets.stub import PARAMETER_KINDS, DriverCalls, bind_capturing, bind_launch
 from redlang.targets.toolchain import PARAMETER_TYPES
 
 Launch = ctypes.CFUNCTYPE(
@@ -19,6 +19,7 @@ Launch = ctypes.CFUNCTYPE(
     ctypes.c_void_p,
 )
 Out = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_uint64))
+Query = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.POINTER(ctypes.c_int))
 In = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64)
 
 
@@ -31,7 +32,11 @@ class FakeDriver:
         self.current = 5
         self.launches = []
         self.contexts = []
-        self.functions = (Launch(self.launch), Out(self.get), In(self.push), Out(self.pop))
+        self.capturing = {}
+        self.functions = (
+            *(Launch(self.launch), Out(self.get), In(self.push), Out(self.pop)),
+            Query(self.is_capturing),
+        )
 
     def launch(self, function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra):
         raw = [ctypes.string_at(parameters[i], width) for i, width in enumerate(self.widths)]
@@ -48,6 +53,13 @@ class FakeDriver:
 
     def pop(self, place):
         self.contexts.append(("pop",))
+        return 0
+
+    def is_capturing(self, stream, place):
+        answer = self.capturing.get(stream, 0)
+        if answer < 0:
+            return -answer
+        place[0] = answer
         return 0
 
     @property
@@ -93,6 +105,17 @@ def test_a_foreign_context_is_replaced_for_the_launch_only():
     fake.current = 6
     launch(0, 1, 1)
     assert fake.contexts == [("push", 5), ("pop",)]
+
+
+def test_a_stream_tells_whether_it_is_captured_or_why_it_cannot():
+    fake = FakeDriver(())
+    fake.capturing = {2**63 + 7: 1, 3: 2, 4: -906}
+    status = bind_capturing(fake.calls)
+    assert [status(stream) for stream in (0, 2**63 + 7, 3, 4)] == [0, 1, 2, -906]
+    with pytest.raises(TypeError):
+        status("x")
+    with pytest.raises(TypeError, match="exactly one argument"):
+        status()
 
 
 @pytest.mark.parametrize("arguments", [(), (0,), (0, 1), (0, 1, 2, 3)])
