@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import os
 import platform
+import re
 import runpy
 import sys
 import time
@@ -51,6 +53,15 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument(
         "kernel", metavar="FILE:KERNEL", help="such as examples/03_softmax.py:softmax"
     )
+    explain.add_argument(
+        "--arg",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        type=_argument,
+        help="of the call to explain: x=f16[4096,1024], x=[64,64] for f32, or a number; "
+        "give all of a kernel's arguments or none",
+    )
     explain.add_argument("--stage", choices=STAGES, help="one stage only")
     explain.set_defaults(run=_explain)
 
@@ -83,6 +94,29 @@ def _positive(text: str) -> int:
     return number
 
 
+def _argument(text: str) -> tuple[str, object]:
+    """Return a name, and a number or an array of one element that takes no memory."""
+    import numpy as np
+
+    from redlang.runtime.memory import NUMPY_DTYPES
+
+    name, _, value = text.partition("=")
+    array = re.fullmatch(r"(\w*)\[([\d, ]*)\]", value)
+    if array is None:
+        try:
+            number = ast.literal_eval(value)
+        except (SyntaxError, ValueError):
+            number = None
+        if not isinstance(number, bool | int | float):
+            raise argparse.ArgumentTypeError(f"{text!r}: write {name}=f32[64,128] or {name}=0.5")
+        return name, number
+    dtype = array[1] or "f32"
+    if dtype not in NUMPY_DTYPES:
+        raise argparse.ArgumentTypeError(f"{dtype!r} is none of {', '.join(NUMPY_DTYPES)}")
+    shape = tuple(map(int, array[2].replace(",", " ").split()))
+    return name, np.broadcast_to(np.zeros((), NUMPY_DTYPES[dtype]), shape)
+
+
 def _demo(_: argparse.Namespace) -> int:
     from redlang.bench.measure import measure, table
     from redlang.bench.workloads import WORKLOADS
@@ -108,7 +142,11 @@ def _demo(_: argparse.Namespace) -> int:
 
 
 def _explain(options: argparse.Namespace) -> int:
+    from redlang import inspection
+
     kernel = _load(options.kernel)
+    if options.arg:
+        inspection.suppose(kernel.machine, dict(options.arg))
     print(kernel.explain(options.stage) if options.stage else kernel.explain())
     return 0
 

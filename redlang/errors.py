@@ -6,9 +6,17 @@ Errors found together are reported together: the first is raised, the others han
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import logging
+from collections.abc import Callable, Sequence
+from typing import ParamSpec, TypeVar
 
 from redlang.source import SourceText, Span
+
+logger = logging.getLogger("redlang")
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class RedlangError(Exception):
@@ -135,6 +143,31 @@ class InternalError(RedlangError, AssertionError):
     """redlang contradicts itself; the message carries the intermediate representation."""
 
     stage = "internal"
+
+
+def briefly(error: RedlangError) -> RedlangError:
+    """Return an error that is on its way out without the frames of redlang that it came through.
+
+    Its message says what is wrong and where in the kernel; the log at level DEBUG has the frames. A
+    contradiction inside redlang keeps them.
+    """
+    if isinstance(error, InternalError):
+        return error
+    logger.debug("raised to the caller", exc_info=error)
+    return error.with_traceback(None)
+
+
+def brief(function: Callable[P, R]) -> Callable[P, R]:
+    """Let what a function raises reach its caller `briefly`."""
+
+    @functools.wraps(function)
+    def outer(*args: P.args, **keywords: P.kwargs) -> R:
+        try:
+            return function(*args, **keywords)
+        except RedlangError as error:
+            raise briefly(error) from error.__cause__
+
+    return outer
 
 
 def report(errors: Sequence[RedlangError], source: SourceText) -> None:

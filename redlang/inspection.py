@@ -5,6 +5,7 @@ As in `pipeline`, heavy modules are imported when something first needs them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,18 @@ def explain(machine: Machine, stage: str | None) -> Explanation:
         return explained(syntax, program, compiler, extents, stage)
     gpu = machine.cuda_compiler(program, _device(machine))
     return explained(syntax, program, compiler, extents, stage, gpu.shown)
+
+
+def suppose(machine: Machine, arguments: Mapping[str, object]) -> None:
+    """Let explanations speak of a call with these arguments, which is checked and not run.
+
+    Raises:
+        RedlangError: The arguments do not fit the kernel.
+    """
+    call = machine.caller.examine((), arguments)
+    extents = call.extents()
+    order = tuple(extents[axis.name] for axis in call.program.axes)
+    machine.caller.latest.noted = call.program, "cpu", order
 
 
 def _device(machine: Machine) -> Device:

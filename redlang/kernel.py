@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, overload
 
 from redlang import inspection, pipeline
 from redlang.definition import Definition
-from redlang.errors import ArgumentError
+from redlang.errors import ArgumentError, RedlangError, brief, briefly
 from redlang.options import Contract, Fuse, Instructions, Options, Rounding
 
 if TYPE_CHECKING:
@@ -136,16 +136,19 @@ class Kernel(_Defined):
             ArgumentError: The arguments do not fit the signature.
             RedlangError: The kernel has mistakes, or cannot be compiled.
         """
-        caller = self._caller or self._start().caller
         try:
+            caller = self._caller or self._start().caller
             return caller.call(*args, **keywords)
+        except RedlangError as error:
+            raise briefly(error) from error.__cause__
         except TypeError as error:
             # Python raises it in this very frame where arguments do not match parameters.
             if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                 raise
             problem = str(error)
-        raise caller.unbound(problem)
+        raise self._start().caller.unbound(problem)
 
+    @brief
     def reference(self, *args: Any, precision: Precision = "double", **keywords: Any) -> Any:  # noqa: ANN401
         """Return what the kernel means for these arguments, evaluated without fusion.
 
@@ -161,6 +164,7 @@ class Kernel(_Defined):
         """
         return pipeline.reference(self._start(), args, keywords, precision)
 
+    @brief
     def explain(self, stage: str | None = None) -> Explanation:
         """Return what became of the kernel, as text that notebooks also show as HTML.
 
@@ -173,6 +177,7 @@ class Kernel(_Defined):
         """
         return inspection.explain(self._start(), stage)
 
+    @brief
     def source(self, target: str = "cpu") -> str:
         """Return the generated text for `target`, of the last call or for f32 arrays.
 
@@ -182,20 +187,24 @@ class Kernel(_Defined):
         return inspection.source(self._start(), target)
 
     @property
+    @brief
     def ptx(self) -> str:
         """The PTX text of the kernels for GPUs, of the last call there or for f32 arrays."""
         return inspection.ptx(self._start())
 
     @property
+    @brief
     def stats(self) -> tuple[KernelStats, ...]:
         """Registers, spills, shared memory and occupancy of each kernel for GPUs."""
         return inspection.stats(self._start())
 
     @property
+    @brief
     def sweeps(self) -> tuple[tuple[tuple[str, tuple[str, ...]], ...], ...]:
         """For each kernel that runs, the axes and stages of each sweep over the data."""
         return inspection.sweeps(self._start())
 
+    @brief
     def fold(self, axis: str, size: int | None = None, **constants: Any) -> Fold:  # noqa: ANN401
         """Return an empty stream along `axis`: `update` it with chunks, `merge`, take `result`.
 
@@ -400,6 +409,7 @@ def monoid(target: type) -> Monoid:
     return Monoid(Definition.of(target), target)
 
 
+@brief
 def compile(
     text: str,
     names: Mapping[str, object] | None = None,

@@ -110,6 +110,34 @@ def test_explain_shows_a_kernel_of_a_file(file, capsys):
     assert "sum[n](x[m, n])" in capsys.readouterr().out
 
 
+def test_explain_speaks_of_the_arguments_that_it_is_given(file, capsys):
+    given = ["--arg", "x=f16[3,70000]"]
+    assert main(["explain", f"{file}:total", *given, "--stage", "plan"]) == 0
+    assert "for m = 3, n = 70000" in capsys.readouterr().out
+    assert main(["explain", f"{file}:total", *given, "--stage", "program"]) == 0
+    assert "f16" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["x=f32[3]"], "has 1 dimensions"),
+        (["y=f32[3,4]"], "it takes x and out"),
+        (["x=0.5"], "must be an array"),
+    ],
+)
+def test_explain_checks_the_arguments_that_it_is_given(file, capsys, given, message):
+    assert main(["explain", f"{file}:total", *(f"--arg={text}" for text in given)]) == 1
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", ["x", "x=f31[3,4]", "x=f32[a]", "x='text'"])
+def test_an_argument_that_cannot_be_read_ends_the_command(file, capsys, given):
+    with pytest.raises(SystemExit):
+        main(["explain", f"{file}:total", "--arg", given])
+    assert "--arg" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("place", "message"),
     [

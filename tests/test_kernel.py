@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import traceback
 import types
 import weakref
 
@@ -19,6 +20,7 @@ import pytest
 
 import redlang
 from redlang.frontend.builtins import RENAMED
+from redlang.targets import toolchain
 from tests.with_torch import torch
 
 f32 = np.float32
@@ -783,3 +785,53 @@ def test_axes_of_a_macro_are_names_in_a_text_or_several():
             redlang.function(axes=axes)  # type: ignore[arg-type]  # the test
     with pytest.raises(TypeError):
         redlang.function(axes=3)  # type: ignore[call-overload]  # the test
+
+
+def frames(error):
+    return [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+
+
+def test_an_error_reaches_the_caller_without_redlangs_own_frames(caplog):
+    total = redlang.compile('def total(x: "m n") -> "m":\n    return sum[n](x)\n')
+    here = "test_an_error_reaches_the_caller_without_redlangs_own_frames"
+    wrong = np.ones(3, np.float32)
+    for call in (total, total):
+        with caplog.at_level("DEBUG", "redlang"), pytest.raises(redlang.ArgumentError) as caught:
+            call(wrong)
+        assert frames(caught.value) == [here, "__call__"]
+        assert caught.value.__cause__ is None
+        assert caught.value.__suppress_context__
+        assert "arguments.py" in caplog.text
+    named = 'def f(x: "n") -> "n":\n    return y\n'
+    for act, last in (
+        (lambda: total.reference(wrong), "outer"),
+        (lambda: redlang.compile(named)(wrong), "__call__"),
+        (lambda: redlang.compile("def f("), "outer"),
+    ):
+        with pytest.raises(redlang.RedlangError) as error:
+            act()
+        assert frames(error.value) == [here, "<lambda>", last]
+
+
+def test_a_fault_inside_keeps_its_frames(monkeypatch):
+    total = redlang.compile('def total(x: "m n") -> "m":\n    return sum[n](x)\n')
+
+    def fail(*arguments):
+        raise redlang.InternalError("contradiction") from ValueError("below")
+
+    monkeypatch.setattr("redlang.runtime.calling.make_launcher", fail)
+    with pytest.raises(redlang.InternalError) as caught:
+        total(np.ones((2, 3), np.float32))
+    assert frames(caught.value)[-1] == "fail"
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_figures_need_the_compiler_and_say_so_once(monkeypatch, caplog):
+    monkeypatch.setenv("REDLANG_CACHE_DIR", "")
+    monkeypatch.setitem(sys.modules, "redlang.targets.numba_cuda", None)
+    toolchain.compiler.cache_clear()
+    kernel = redlang.compile('def total(x: "m n") -> "m":\n    return sum[n](x)\n')
+    with pytest.raises(redlang.BackendError, match="numba-cuda cannot be imported") as caught:
+        _ = kernel.stats
+    assert "pip install" in str(caught.value)
+    assert caplog.records == []

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import pickle
+from typing import Any
 
 import pytest
 
@@ -49,16 +50,19 @@ def test_arguments_are_bound_like_a_functions():
     assert (point.x, point.y, point.tags, point.note) == (1, 0.5, [], "a")
     assert Point(1).tags is not Point(1).tags
     assert Point(y=2.0, x=3) == Point(3, 2.0)
+    wrong: tuple[Any, ...]
     for wrong in ((), (1, 2, [], "", 5)):
         with pytest.raises(TypeError, match=r"Point.__init__\(\)"):
             Point(*wrong)
+    unknown: dict[str, Any] = {"x": 1, "z": 2}
     with pytest.raises(TypeError, match="unexpected keyword argument 'z'"):
-        Point(1, z=2)
+        Point(**unknown)
 
 
 def test_equality_hash_and_text_leave_out_what_fields_say():
     assert Point(1, note="a") == Point(1, note="b") != Point(2)
-    assert Point(1) != (1, 0.5, [])
+    other: object = (1, 0.5, [])
+    assert Point(1) != other
     assert Empty() == Empty()
     assert {Checked(1), Checked(1), Checked(2)} == {Checked(2), Checked(1)}
     assert hash(Empty()) == hash(())

@@ -194,7 +194,7 @@ class Caller:
             try:
                 launcher = self._launcher(call)
             except RedlangError as error:
-                raise self._complaint(error, call.values) from None
+                raise self._complaint(error, call.values) from error.__cause__
             bound.ready[key] = launcher
             return launcher
 

@@ -42,6 +42,7 @@ from redlang.schedule.search import (
     search,
     shape_class,
 )
+from redlang.targets.assembler import ToolMissingError
 
 logger = logging.getLogger("redlang.compile")
 
@@ -325,6 +326,8 @@ class CudaCompiler:
                     )
                     for text in texts
                 ]
+            except ToolMissingError:
+                raise
             except UnsuitedError as error:
                 return None, (number, str(error))
             except (InternalError, BackendError) as error:

@@ -16,6 +16,10 @@ from pathlib import Path
 from redlang.errors import BackendError
 
 
+class ToolMissingError(BackendError):
+    """A part of the compiler for GPUs is missing or broken: nothing at all can be compiled."""
+
+
 @dataclass(frozen=True, slots=True)
 class Assembly:
     """A cubin and `ptxas`'s figures for its one kernel.
@@ -104,7 +108,7 @@ def find_ptxas() -> str:
     for candidate in _candidates():
         if candidate.is_file() and os.access(candidate, os.X_OK):
             return str(candidate)
-    raise BackendError(
+    raise ToolMissingError(
         "ptxas is neither installed as a wheel nor on PATH",
         hint='pip install "redlang[cuda]" nvidia-cuda-nvcc, or set CUDA_HOME to a CUDA toolkit',
     )

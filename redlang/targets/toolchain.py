@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from redlang.errors import BackendError
-from redlang.targets.assembler import Assembly, assemble
+from redlang.targets.assembler import Assembly, ToolMissingError, assemble
 
 INSTALL_HINT = 'pip install "redlang[cuda]" installs the compiler; no GPU is needed to compile'
 
@@ -190,7 +190,7 @@ def compiler() -> ModuleType:
             # 0.4 s, which only who compiles for a GPU pays.
             from redlang.targets.numba_cuda import cuda  # noqa: PLC0415
         except ImportError as error:
-            raise BackendError(
+            raise ToolMissingError(
                 f"numba-cuda cannot be imported: {error}",
                 hint=f"{INSTALL_HINT}; installed: {installed_versions()}",
             ) from error
@@ -221,12 +221,12 @@ def _self_test(cuda: ModuleType) -> None:
         wanted = (".target sm_90a", "L1::no_allocate.v4.b32", "add.f32", ".entry self_test(")
         missing = [text for text in wanted if text not in ptx]
     except Exception as error:
-        raise BackendError(
+        raise ToolMissingError(
             f"numba-cuda fails on a small kernel: {error}",
             hint=f"installed: {installed_versions()}; {INSTALL_HINT}",
         ) from error
     if missing:
-        raise BackendError(
+        raise ToolMissingError(
             f"numba-cuda compiles a small kernel to something else: no {missing} in its PTX",
             hint=f"installed: {installed_versions()}",
         )

@@ -60,7 +60,7 @@ def test_a_value_comes_back_if_it_is_of_the_kind_asked_for(store):
 
 
 def test_a_value_nested_too_deep_is_not_kept(store):
-    deep = []
+    deep: list[object] = []
     for _ in range(100_000):
         deep = [deep]
     cache.keep(store, "0" * 64, deep)

@@ -112,10 +112,9 @@ def test_a_stream_tells_whether_it_is_captured_or_why_it_cannot():
     fake.capturing = {2**63 + 7: 1, 3: 2, 4: -906}
     status = bind_capturing(fake.calls)
     assert [status(stream) for stream in (0, 2**63 + 7, 3, 4)] == [0, 1, 2, -906]
-    with pytest.raises(TypeError):
-        status("x")
-    with pytest.raises(TypeError, match="exactly one argument"):
-        status()
+    for wrong in (("x",), (), (1, 2)):
+        with pytest.raises(TypeError):
+            status(*wrong)
 
 
 @pytest.mark.parametrize("arguments", [(), (0,), (0, 1), (0, 1, 2, 3)])
