@@ -191,7 +191,11 @@ def _sum(
             f"phi(x, u') = T(u, u') phi(x, u): {declined.reason} in {view.text(declined.node)}",
             "closure",
         ) from None
-    carried = tuple(carry(term, condition, dtype, view, signs) for term in terms)
+
+    def is_plain_mean(shift: Shift) -> bool:
+        return _is_plain_mean(shift, condition, view, sums)
+
+    carried = tuple(carry(term, condition, dtype, view, signs, is_plain_mean) for term in terms)
     if rank(carried) > MAX_RANK:
         raise Declined(f"a state of at most {MAX_RANK} sums; this has {rank(carried)}", "size")
     if stable and dtype.kind == "float":
@@ -211,30 +215,39 @@ def _check_shifts(
 ) -> None:
     """Decline a shift that may lose digits when it is moved.
 
-    Under its own weighted mean a shift is stable for any context. Where the weight's sign is not
-    known, the context must be a mean of what is shifted, so that the distances stay small.
+    Under its own weighted mean a shift is stable for any context. Where the weight has axes of its
+    own, the context must be a mean of what is shifted, so that the distances stay small.
     """
     weight = Phi(carried.top.element, carried.top.maximum, (), (), None, carried.top.dtype)
     for shift in carried.term.shifts:
         near = signs.of(shift.context) is Sign.ZERO
-        own = carried.top.outer is None and own_weight(shift, weight, view, signs)
+        own = carried.top.outer is None and own_weight(shift, weight, view)
         if near or own or _is_mean(shift, view, sums):
             continue
         raise Declined(
-            f"stability: {view.text(shift.element)} - {view.text(shift.context)} has a weight of "
-            "unknown sign, and the context is no mean of what is shifted",
+            f"stability: {view.text(shift.element)} - {view.text(shift.context)} has a weight with "
+            "axes of its own, and the context is no mean of what is shifted",
             "stability",
         )
 
 
 def _is_mean(shift: Shift, view: View, sums: Mapping[str, Stage]) -> bool:
-    """Return whether the context reads a sum of what is shifted."""
-    for name in walk.refs(shift.context):
-        if name in sums:
-            (operand,) = sums[name].operands
-            if any(view.pool.intern(f) is shift.element for f in factors_of(operand)):
-                return True
-    return False
+    """Return whether the context reads a sum of what is shifted, under any weights."""
+    read = [sums[name].operand for name in walk.refs(shift.context) if name in sums]
+    parts = (view.pool.intern(factor) for operand in read for factor in factors_of(operand))
+    return any(part is shift.element for part in parts)
+
+
+def _is_plain_mean(
+    shift: Shift, condition: Expr | None, view: View, sums: Mapping[str, Stage]
+) -> bool:
+    """Return whether the context reads the sum of what is shifted, of the same elements."""
+    read = [sums[name] for name in walk.refs(shift.context) if name in sums]
+    return any(
+        view.pool.intern(stage.operand) is shift.element
+        and canonical([stage.condition], view.build, view.pool) is condition
+        for stage in read
+    )
 
 
 def _order(

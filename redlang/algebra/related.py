@@ -65,4 +65,7 @@ def _centre(shift: Shift, phi: Phi, view: View, signs: Signs) -> Centre | None:
     for factor in factors:
         rest = factor if rest is None else view.build.mul(rest, factor)
     weight = Phi(rest and view.pool.intern(rest), phi.maximum, (), (), phi.condition, phi.dtype)
-    return Centre(element, weight, phi.dtype) if own_weight(shift, weight, view, signs) else None
+    signed = weight.element is not None and not signs.nonnegative(weight.element)
+    if signed or not own_weight(shift, weight, view):
+        return None
+    return Centre(element, weight, phi.dtype)

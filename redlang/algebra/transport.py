@@ -128,9 +128,23 @@ Sums = Callable[[Phi], Expr]
 
 
 def carry(
-    term: Term, condition: Expr | None, dtype: DType, view: View, signs: Signs
+    term: Term,
+    condition: Expr | None,
+    dtype: DType,
+    view: View,
+    signs: Signs,
+    is_plain_mean: Callable[[Shift], bool] = lambda _: False,
 ) -> CarriedTerm:
-    """Choose reference points for `term`, whose elements take part under `condition`."""
+    """Choose reference points for a term.
+
+    Args:
+        term: The term.
+        condition: Under which its elements take part.
+        dtype: The type in which it is summed.
+        view: How the sweep sees expressions.
+        signs: Known signs.
+        is_plain_mean: Whether a shift is one from the mean, without weights, of what is shifted.
+    """
     build = view.build
     shown = canonical([condition, *term.selects], build, view.pool)
     where = canonical([condition, *term.selects, *term.chosen], build, view.pool)
@@ -153,7 +167,10 @@ def carry(
     powers: dict[Centre, int] = {}
     centres = []
     for shift in term.shifts:
-        centre = _centre(shift, weight, dtype, view, signs)
+        own = own_weight(shift, weight, view)
+        if weight.element is not None and not signs.nonnegative(weight.element):
+            own = own and not is_plain_mean(shift)
+        centre = _centre(shift, weight if own else _unweighted(weight), dtype, view, signs)
         centres.append(centre)
         powers[centre] = powers.get(centre, 0) + shift.power
     top = Phi(element, maximum, _ordered(powers), _turns(rotations), where, dtype)
@@ -175,9 +192,11 @@ def _turns(rotations: Iterable[Turn]) -> tuple[Turn, ...]:
 def _centre(shift: Shift, weight: Phi, dtype: DType, view: View, signs: Signs) -> Centre:
     """Return the running mean around which a shifted factor is kept.
 
-    Under a weight that is never negative the mean is the weighted one: then the sum of the
-    weighted first powers stays near 0, and moving even powers adds terms of one sign only. A
-    weight of unknown sign, or one with axes of its own, has no part in the mean.
+    The mean is the weighted one, by the weights' magnitudes: no other point c makes the sum of
+    |w| (y - c)^2 smaller, and |w| (c - u)^2 adds up to less than |w| (y - u)^2, so that what is
+    summed at c and moved to u stays within what the terms at u come to, whatever u is. A weight
+    with axes of its own has no part in the mean, nor has one of unknown sign where u is the mean
+    without weights, which is at hand.
     """
     if dtype.kind != "float":
         return Centre(shift.element, None, dtype)
@@ -185,15 +204,18 @@ def _centre(shift: Shift, weight: Phi, dtype: DType, view: View, signs: Signs) -
     if signs.of(shift.context) is Sign.ZERO:
         # The rest of a mean that was subtracted already: the element lies about the origin.
         return Centre(element, None, dtype)
-    if not own_weight(shift, weight, view, signs):
-        weight = replace(weight, element=None, maximum=None)
+    if weight.element is not None and not signs.nonnegative(weight.element):
+        size = view.pool.intern(view.build.apply("abs", weight.element))
+        weight = replace(weight, element=size)
     return Centre(element, weight, dtype)
 
 
-def own_weight(shift: Shift, weight: Phi, view: View, signs: Signs) -> bool:
+def _unweighted(weight: Phi) -> Phi:
+    return replace(weight, element=None, maximum=None)
+
+
+def own_weight(shift: Shift, weight: Phi, view: View) -> bool:
     """Return whether the running mean of a shift takes the weight into account."""
-    if weight.element is not None and not signs.nonnegative(weight.element):
-        return False
     own = [*shift.element.type.axes, *shift.context.type.axes]
     if weight.condition is not None:
         own += weight.condition.type.axes

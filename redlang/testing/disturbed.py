@@ -38,11 +38,24 @@ _ROUNDED = frozenset((*_ARITHMETIC, *_FUNCTIONS))
 
 
 def disturbed(
-    program: Program, arguments: Mapping[str, Any], seed: int, *, inputs_only: bool = False
+    program: Program,
+    arguments: Mapping[str, Any],
+    seed: int,
+    *,
+    inputs: float = STEP,
+    roundings: float = STEP,
 ) -> tuple[Array, ...]:
-    """Return the results of a program, not stored, with floating inputs and roundings moved."""
+    """Return the results of a program, not stored, when random numbers are moved.
+
+    Args:
+        program: As resolved.
+        arguments: Arrays and numbers by name.
+        seed: Which random numbers.
+        inputs: How far floating inputs are moved; the opposite number moves them the other way.
+        roundings: How far results of operations and sums are moved.
+    """
     rng = np.random.default_rng(seed)
-    noise = _Noise(normalise(program), arguments, rng, 0.0 if inputs_only else STEP)
+    noise = _Noise(normalise(program), arguments, rng, inputs, roundings)
     return interpret(noise.program(), noise.arguments, store=False)
 
 
@@ -54,13 +67,15 @@ class _Noise:
         program: Program,
         arguments: Mapping[str, Any],
         rng: np.random.Generator,
-        step: float,
+        inputs: float,
+        roundings: float,
     ) -> None:
         self.before = program
         self.build = Builder.of(program)
         self.pool = Pool()
         self.rng = rng
-        self.step = step
+        self.inputs = inputs
+        self.roundings = roundings
         self.extents = bind(program, arguments).extents
         self.arguments = dict(arguments)
         self.added: list[ArrayParam] = []
@@ -69,7 +84,7 @@ class _Noise:
     def program(self) -> Program:
         """Return the program that reads the moved inputs."""
         params = [self._moved(p) if isinstance(p, ArrayParam) else p for p in self.before.params]
-        if not self.step:
+        if not self.roundings:
             return replace(self.before, params=tuple(params))
         definitions = [d for old in self.before.definitions for d in self._definitions(old)]
         results = [replace(r, value=self._expr(r.value)) for r in self.before.results]
@@ -85,7 +100,7 @@ class _Noise:
         value = np.asarray(self.arguments[param.name])
         if param.dtype.kind != "float":
             return param
-        factors = 1 + STEP * self.rng.uniform(-1, 1, value.shape)
+        factors = 1 + self.inputs * self.rng.uniform(-1, 1, value.shape)
         self.arguments[param.name] = value.astype(np.float64) * factors
         return replace(param, dtype=F64)
 
@@ -152,7 +167,7 @@ class _Noise:
         name = f"~{len(self.added)}"
         self.added.append(ArrayParam(name, tuple(Dim((axis,)) for axis in type_.axes), F64))
         shape = [self.extents[axis] for axis in type_.axes]
-        self.arguments[name] = self.step * self.rng.uniform(-1, 1, shape)
+        self.arguments[name] = self.roundings * self.rng.uniform(-1, 1, shape)
         load = self.build.load(name, F64, [self.build.index(axis) for axis in type_.axes])
         return self.build.convert(load, type_.dtype)
 

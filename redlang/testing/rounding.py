@@ -44,9 +44,13 @@ def tolerance(
 
 
 def moved(kernel: Kernel, arguments: Mapping[str, Any]) -> list[tuple[Array, ...]]:
-    """Return the results of the unfused program for inputs that are moved, several times."""
+    """Return the results of the unfused program for inputs that are moved, to and fro."""
     program, values = pipeline.operands(kernel.machine, (), arguments)
-    return [disturbed(program, values, seed, inputs_only=True) for seed in range(SAMPLES)]
+    return [
+        disturbed(program, values, seed, inputs=step, roundings=0)
+        for seed in range(SAMPLES)
+        for step in (STEP, -STEP)
+    ]
 
 
 def spread(right: tuple[Array, ...], others: Sequence[tuple[Array, ...]]) -> tuple[Array, ...]:

@@ -53,6 +53,14 @@ SOFTMAX_VARIANCE = kernel(
 )
 
 
+SIGNED = kernel(
+    'w: "m n", x: "m n", y: "m n"',
+    "u = sum[n](w * x) / sum[n](w)",
+    "v = mean[n](y)",
+    "return sum[n](w * (x - u) ** 2), sum[n](w * (x - u) ** 3), sum[n](w * (x - v) ** 2)",
+)
+
+
 def normal(*shape, mean=0.0, std=1.0, seed=3):
     values = mean + std * np.random.default_rng(seed).standard_normal(shape)
     return values.astype(np.float32)
@@ -203,3 +211,25 @@ def test_products_of_infinite_elements_to_the_power_zero():
     for tile, segments in CUTS:
         (actual,) = fused(fuse(program), {"x": x, "w": w}, tile=tile, segments=segments)
         np.testing.assert_array_equal(actual, [1, np.inf])
+
+
+@pytest.mark.parametrize(("tile", "segments"), CUTS)
+def test_weights_of_both_signs_that_gather_far_from_the_plain_mean(tile, segments):
+    rng = np.random.default_rng(5)
+    x = normal(4, 300, std=0.01)
+    w = normal(4, 300, std=1e-3)
+    # Nearly all weight is on a few elements, far away from all others.
+    x[:, 100:110] += 50
+    w[:, 100:110] = 10 + rng.normal(size=(4, 10))
+    arrays = {"w": w, "x": x, "y": normal(4, 300, mean=45)}
+    program = program_of(SIGNED)
+    right = oracle(program, arrays)
+    found = fused(
+        fuse(program, mode="require"), arrays, tile=tile, segments=segments, precision="declared"
+    )
+    w, x, y = (arrays[name].astype(np.float64) for name in "wxy")
+    u = ((w * x).sum(1) / w.sum(1))[:, None]
+    v = y.mean(1)[:, None]
+    terms = [abs(w * (x - u) ** 2), abs(w * (x - u) ** 3), abs(w * (x - v) ** 2)]
+    for one, other, term in zip(found, right, terms, strict=True):
+        assert np.all(np.abs(one - other) <= 100 * 2**-23 * term.sum(1))

@@ -77,15 +77,15 @@ def test_an_exponential_stands_at_the_running_maximum_of_its_exponent():
     assert top.maximum.element == x
 
 
-def test_a_shift_stands_at_the_mean_under_a_weight_of_one_sign():
+def test_a_shift_stands_at_the_mean_under_the_size_of_its_weight():
     weighted = carried(B.mul(B.apply("abs", g), square(B.sub(x, u))))
     (centre,) = weighted.centres
     assert isinstance(centre, Centre)
     assert centre.weight is not None
     assert centre.weight.element == B.apply("abs", g)
-    unweighted = carried(B.mul(g, B.sub(x, u)))
-    assert unweighted.centres[0].weight is not None
-    assert unweighted.centres[0].weight.counts
+    weighted = carried(B.mul(g, B.sub(x, u)))
+    assert weighted.centres[0].weight is not None
+    assert weighted.centres[0].weight.element == B.apply("abs", g)
 
 
 def test_integers_stand_at_the_origin():

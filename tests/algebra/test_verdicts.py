@@ -92,6 +92,11 @@ FUSED = {
     "late maximum": (XY, "t = max[n](y)", "return sum[n](exp(x - t))"),
     "under the mean": (X, *MEAN, "return sum[n](exp(x - u))"),
     "deviation from another mean": (XY, "u = mean[n](y)", "return sum[n]((x - u) ** 2)"),
+    "weight of unknown sign": (
+        'x: "m n", y: "m n", w: "n"',
+        "u = mean[n](y)",
+        "return sum[n](w * (x - u) ** 2)",
+    ),
     "maximum of differences": (X, *MEAN, "return max[n](x - u)"),
     "maximum of scaled magnitudes": (
         'x: "m n", g: "n"',
@@ -145,8 +150,8 @@ UNDECIDED = {
         "b = sum[n]((x - u) * (y - v)) / sum[n]((x - u) ** 2)",
         "return sum[n]((y - v - b * (x - u)) ** 2)",
     ),
-    "weight of unknown sign": (
-        'x: "m n", y: "m n", w: "n"',
+    "weight with axes of its own": (
+        'x: "m n", y: "m n", w: "n e"',
         "u = mean[n](y)",
         "return sum[n](w * (x - u) ** 2)",
     ),
