@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import gcd, prod
+from typing import TYPE_CHECKING
 
 from redlang.codegen.cuda.kernel_text import Classes, KernelText
 from redlang.codegen.cuda.matrix_text import MatrixText, UnsuitedError
@@ -43,6 +44,9 @@ from redlang.schedule.search import (
     shape_class,
 )
 from redlang.targets.assembler import ToolMissingError
+
+if TYPE_CHECKING:
+    from redlang.targets.toolchain import Binary
 
 logger = logging.getLogger("redlang.compile")
 
@@ -138,6 +142,8 @@ class CudaCompiler:
         self.device = device
         self._choices: dict[object, Choice] = {}
         self._codes: dict[object, CudaCode] = {}
+        self._binaries: dict[str, Binary] = {}
+        self._compilations = 0
         # Code that every call runs, whatever its class: measurements set it.
         self.forced: CudaCode | None = None
         self.last: CudaCode | None = None
@@ -260,9 +266,10 @@ class CudaCompiler:
         if found is not None:
             self.compiler.history.note(what, start, compiled=False)
             return found
+        before = self._compilations
         made = self._make(choice, known)
         keep(store, name, made)
-        self.compiler.history.note(what, start, compiled=True)
+        self.compiler.history.note(what, start, compiled=self._compilations > before)
         return made
 
     def _make(self, choice: Choice, known: Known) -> CudaCode:
@@ -298,8 +305,6 @@ class CudaCompiler:
             known: What is known of the arrays.
             strict: Whether spills and slow instructions are faults.
         """
-        from redlang.targets import toolchain  # noqa: PLC0415  (numba-cuda loads at a compile)
-
         parts = [(number, part) for number, r in enumerate(chosen) for part in r.candidate.parts]
         program = self.derived.program
         plan = Plan(tuple(part.plan for _, part in parts))
@@ -314,18 +319,7 @@ class CudaCompiler:
                 pointed = known.arrays.pointed
                 texts = _texts(loops, own, part, known.classes(part))
                 texts = [with_pointers(text, pointed) for text in texts]
-                binaries = [
-                    toolchain.build(
-                        text.source,
-                        text.entry,
-                        text.kinds,
-                        self.device.target,
-                        max_threads=text.threads,
-                        min_blocks=text.min_blocks,
-                        cluster=text.cluster if isinstance(text, KernelText) else 1,
-                    )
-                    for text in texts
-                ]
+                binaries = list(map(self._binary, texts))
             except ToolMissingError:
                 raise
             except UnsuitedError as error:
@@ -354,6 +348,32 @@ class CudaCompiler:
                 )
         code = CudaCode(loops, tuple(p for _, p in parts), tuple(made), self.device.target)
         return code, None
+
+    def _binary(self, text: KernelText | MatrixText) -> Binary:
+        """Return machine code of a text: classes that differ often have one text."""
+        from redlang.targets import toolchain  # noqa: PLC0415  (numba-cuda loads at a compile)
+
+        cluster = text.cluster if isinstance(text, KernelText) else 1
+        shape = text.threads, text.min_blocks, cluster
+        own = text.source, text.entry, repr((text.kinds, shape)), self.device.target
+        key = digest("cuda binary", *own, *versions(), *cuda_versions())
+        if key not in self._binaries:
+            store = disk()
+            found = unpickled(store, key, toolchain.Binary)
+            if found is None:
+                found = toolchain.build(
+                    text.source,
+                    text.entry,
+                    text.kinds,
+                    self.device.target,
+                    max_threads=text.threads,
+                    min_blocks=text.min_blocks,
+                    cluster=cluster,
+                )
+                self._compilations += 1
+                keep(store, key, found)
+            self._binaries[key] = found
+        return self._binaries[key]
 
     def segments(self, code: CudaCode, extents: Mapping[str, int]) -> dict[str, int]:
         """Return into how many segments each cut sweep goes, by the number of its part."""

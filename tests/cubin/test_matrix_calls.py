@@ -258,3 +258,14 @@ def test_grouped_heads(m, gpu, rng):
     kernel = redlang.compile(GROUPED.strip(), {})
     del kernel
     check(GROUPED, arrays(rng, "bf16", **shapes), gpu)
+
+
+def test_classes_of_lengths_with_one_text_share_its_machine_code(gpu, rng):
+    kernel = redlang.compile(FULL.strip())
+    for n in range(1, 17):
+        given = arrays(rng, "bf16", **attend(h=1, m=3, n=n))
+        found, expected = kernel(**given), kernel.reference(**given)
+        np.testing.assert_allclose(found.astype(np.float64), expected, rtol=0.02, atol=0.02)
+    made, known, _, events = kernel.cache_info()
+    assert made == 1
+    assert known == len(events) - 1
