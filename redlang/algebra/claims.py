@@ -47,11 +47,18 @@ class Points:
 
     def now(self, reference: Reference) -> Expr:
         """Return the reference point that the sums stand at."""
-        return Ref(self.names[reference], Type(reference.dtype))
+        return Ref(self.names[_point(reference)], Type(reference.dtype))
 
     def later(self, reference: Reference) -> Expr:
         """Return the reference point that they move to."""
-        return Ref(self.names[reference] + "'", Type(reference.dtype))
+        return Ref(self.names[_point(reference)] + "'", Type(reference.dtype))
+
+
+def _point(reference: Reference) -> Reference:
+    """Return the reference point at which a shift stands that has none of its own."""
+    if isinstance(reference, Centre) and reference.top is not None:
+        return reference.top
+    return reference
 
 
 def points_of(plan: Transported) -> Points:
@@ -95,7 +102,7 @@ def finished(
     """Return a term's result from sums at the present reference points."""
 
     def distance(reference: Reference, context: Expr) -> Expr:
-        if isinstance(reference, Centre) and reference.weight is None:
+        if isinstance(reference, Centre) and not reference.moves:
             return build.neg(context)
         return build.sub(points.now(reference), context)
 
@@ -143,7 +150,7 @@ def _transport_claims(plan: Transported, build: Builder) -> list[Claim]:
     moving = (
         phi
         for phi in bases(plan)
-        if phi.maximum is not None or any(centre.weight for centre, _ in phi.centres)
+        if phi.maximum is not None or any(centre.moves for centre, _ in phi.centres)
     )
     claims.extend(
         Claim(value(phi, points.later, build), moved(phi, points, now, build)) for phi in moving

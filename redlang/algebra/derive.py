@@ -5,7 +5,7 @@ The outcome is a *plan* for the emitter. What a plan claims is proved in `prove`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -26,7 +26,7 @@ from redlang.algebra.transport import (
 from redlang.algebra.witness import CAP
 from redlang.ir import walk
 from redlang.ir.build import Builder
-from redlang.ir.program import Apply, Expr, Reduce
+from redlang.ir.program import Apply, Expr, Literal, Reduce, Ref
 
 MAX_RANK = CAP
 """More sums than this cost more than another sweep."""
@@ -127,7 +127,13 @@ class Declined(Exception):  # noqa: N818 (an outcome, not an error that a user s
 
 
 def derive(
-    stage: Stage, view: View, signs: Signs, sums: Mapping[str, Stage], *, stable: bool = True
+    stage: Stage,
+    view: View,
+    signs: Signs,
+    sums: Mapping[str, Stage],
+    maxima: Mapping[str, Stage] | None = None,
+    *,
+    stable: bool = True,
 ) -> StagePlan:
     """Return how `stage` is carried.
 
@@ -136,6 +142,7 @@ def derive(
         view: The swept axes and the results carried beside it.
         signs: Known signs.
         sums: The sums among the carried stages, by name.
+        maxima: The maxima among them.
         stable: Whether the stability gate stands.
 
     Raises:
@@ -157,7 +164,8 @@ def derive(
     condition = canonical(conditions, view.build, view.pool)
     match stage.reduce.op:
         case "sum":
-            return _sum(stage, condition, tuple(guards), view, signs, sums, stable=stable)
+            read = _Carried(sums, maxima or {})
+            return _sum(stage, condition, tuple(guards), view, signs, read, stable=stable)
         case "max" | "min" | "argmax" | "argmin" | "topk":
             return _order(stage, condition, tuple(guards), view, signs)
         case "any" | "all":
@@ -171,13 +179,21 @@ def derive(
             raise Declined(f"a law that carries {op} over changing contexts", "closure")
 
 
+@dataclass(frozen=True, slots=True)
+class _Carried:
+    """Stages that are carried beside one, by name."""
+
+    sums: Mapping[str, Stage]
+    maxima: Mapping[str, Stage]
+
+
 def _sum(
     stage: Stage,
     condition: Expr | None,
     guards: tuple[Expr, ...],
     view: View,
     signs: Signs,
-    sums: Mapping[str, Stage],
+    read: _Carried,
     *,
     stable: bool,
 ) -> Transported:
@@ -193,9 +209,14 @@ def _sum(
         ) from None
 
     def is_plain_mean(shift: Shift) -> bool:
-        return _is_plain_mean(shift, condition, view, sums)
+        return _is_reduced(shift, walk.refs(shift.context), read.sums, condition, view)
 
-    carried = tuple(carry(term, condition, dtype, view, signs, is_plain_mean) for term in terms)
+    def is_maximum(shift: Shift) -> bool:
+        return _is_reduced(shift, _chosen_name(shift.context), read.maxima, condition, view)
+
+    carried = tuple(
+        carry(term, condition, dtype, view, signs, is_plain_mean, is_maximum) for term in terms
+    )
     if rank(carried) > MAX_RANK:
         raise Declined(f"a state of at most {MAX_RANK} sums; this has {rank(carried)}", "size")
     if stable and dtype.kind == "float":
@@ -206,7 +227,7 @@ def _sum(
                 "stability",
             )
         for term in carried:
-            _check_shifts(term, view, signs, sums)
+            _check_shifts(term, view, signs, read.sums)
     return Transported(stage, carried, guards)
 
 
@@ -238,16 +259,31 @@ def _is_mean(shift: Shift, view: View, sums: Mapping[str, Stage]) -> bool:
     return any(part is shift.element for part in parts)
 
 
-def _is_plain_mean(
-    shift: Shift, condition: Expr | None, view: View, sums: Mapping[str, Stage]
+def _is_reduced(
+    shift: Shift,
+    names: Iterable[str],
+    stages: Mapping[str, Stage],
+    condition: Expr | None,
+    view: View,
 ) -> bool:
-    """Return whether the context reads the sum of what is shifted, of the same elements."""
-    read = [sums[name] for name in walk.refs(shift.context) if name in sums]
+    """Return whether one of some stages reduces what is shifted, of the same elements."""
     return any(
         view.pool.intern(stage.operand) is shift.element
         and canonical([stage.condition], view.build, view.pool) is condition
-        for stage in read
+        for stage in (stages[name] for name in names if name in stages)
     )
+
+
+def _chosen_name(context: Expr) -> tuple[str, ...]:
+    """Return the name that a context is, or is wherever it is no number."""
+    match context:
+        case Apply("where", (_, then, otherwise)):
+            chosen = [part for part in (then, otherwise) if not isinstance(part, Literal)]
+            return _chosen_name(chosen[0]) if len(chosen) == 1 else ()
+        case Ref(name):
+            return (name,)
+        case _:
+            return ()
 
 
 def _order(

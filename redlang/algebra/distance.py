@@ -44,7 +44,7 @@ class Distances:
     def of(self, reference: Reference, context: Expr) -> Expr:
         """Return the distance of a reference point from a context, c - u."""
         build = self.build
-        if isinstance(reference, Centre) and reference.weight is None:
+        if isinstance(reference, Centre) and not reference.moves:
             return build.neg(context)
         if isinstance(context, Apply) and context.op == "where":
             condition, then, otherwise = context.arguments

@@ -140,7 +140,7 @@ def _transported(
     bare: Expr | None = None
     for carried in plan.terms:
         for phi in carried.basis():
-            if any(centre.weight for centre, _ in phi.centres):
+            if any(centre.moves for centre, _ in phi.centres):
                 emitter.state(phi, name)
         for centre in carried.centres:
             if centre.weight is not None:

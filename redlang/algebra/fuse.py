@@ -123,15 +123,18 @@ class _Fuser:
         together = [stage for group in groups for stage in group.stages]
         stage = self._stage(name, together)
         view = self._view(together, self.dependences.axes(name))
-        sums = {
-            other: self._stage(other, together)
-            for other in together
-            if self.dependences.reduce(other).op == "sum"
-        }
+        sums, maxima = (
+            {
+                other: self._stage(other, together)
+                for other in together
+                if self.dependences.reduce(other).op == op
+            }
+            for op in ("sum", "max")
+        )
         # Reductions that may have seen nothing where this one sees something have other signs.
         signs = Signs(self.program, self.known, conjuncts(stage.reduce.condition))
         try:
-            plan = derive(stage, view, signs, sums, stable=self.mode != "always")
+            plan = derive(stage, view, signs, sums, maxima, stable=self.mode != "always")
         except Declined as declined:
             self.verdicts[name] = explain.declined(stage, view, signs, declined)
             self._require(self.verdicts[name], stage)

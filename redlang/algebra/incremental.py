@@ -17,6 +17,7 @@ from redlang.algebra.signs import Signs
 from redlang.algebra.states import identity, state_dtypes
 from redlang.algebra.terms import Steady, View, factors_of
 from redlang.algebra.transport import Centre, Maximum, Phi, Reference, axes_of, move, value
+from redlang.ir import walk
 from redlang.ir.build import literal
 from redlang.ir.incremental import Combine, Commit, Each, Let, Partial, State, Step
 from redlang.ir.program import Expr, Monoid, Ref
@@ -166,7 +167,7 @@ class Emitter:
         if phi.counts:
             truth = literal(True)
             (ref,) = self.plain(name, "count", [truth], phi.condition)
-        elif phi.maximum is None and all(centre.weight is None for centre, _ in phi.centres):
+        elif phi.maximum is None and not any(centre.moves for centre, _ in phi.centres):
             at = self._unmoved
             (ref,) = self.plain(name, "sum", [value(phi, at, self.build)], phi.condition)
         else:
@@ -184,6 +185,8 @@ class Emitter:
         if reference not in self._points:
             if isinstance(reference, Maximum):
                 self._points[reference] = self._maximum(reference, name)
+            elif reference.top is not None:
+                self._points[reference] = self._at_maximum(reference.top, name)
             else:
                 self._points[reference] = self._centre(reference, name)
                 self.state(_first(reference), name)
@@ -235,7 +238,7 @@ class Emitter:
         raise AssertionError(f"{reference} is no reference point of a plain sum")
 
     def _references(self, phi: Phi) -> list[Reference]:
-        moving: list[Reference] = [centre for centre, _ in phi.centres if centre.weight]
+        moving: list[Reference] = [centre for centre, _ in phi.centres if centre.moves]
         return [phi.maximum, *moving] if phi.maximum is not None else moving
 
     def _declare(self, phi: Phi, name: str) -> Ref:
@@ -299,6 +302,25 @@ class Emitter:
             decay = build.apply(reference.base, exponent)
             changes.append(self.let(f"{own}.{side}", decay, merging=True))
         return Point(kept, renewed, change, joined, *changes)
+
+    def _at_maximum(self, reference: Maximum, name: str) -> Point:
+        """Emit how far a running maximum moves, for shifts that stand there.
+
+        From the lowest number, where nothing was seen, it would move out of range.
+        """
+        build, at = self.build, self.point(reference, name)
+        assert isinstance(at.renewed, Ref)
+        assert isinstance(at.joined, Ref)
+        own = at.renewed.name
+        change = self.let(f"{own}.step", self._clipped(build.sub(at.kept, at.renewed)))
+        sides = []
+        for side in "ab":
+            place = walk.substitute(
+                at.kept, {s.name: _of(side, Ref(s.name, s.type)) for s in self.states}
+            )
+            step = self._clipped(build.sub(place, at.joined))
+            sides.append(self.let(f"{own}.{side}.step", step, merging=True))
+        return Point(at.kept, at.renewed, change, at.joined, *sides)
 
     def _extreme(self, reference: Maximum, name: str) -> tuple[Ref, Callable[[Expr], Expr]]:
         """Return the state that holds a running maximum, and what makes the maximum of it.

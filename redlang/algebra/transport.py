@@ -48,11 +48,18 @@ class Centre:
         element: What is shifted.
         weight: The weight, a phi without shifts; None for the origin, which never moves: integers
             are exact wherever they are centred, and a rest of a mean is near 0 already.
+        top: In place of a mean, the running maximum of the element, where that is subtracted.
     """
 
     element: Expr
     weight: Phi | None
     dtype: DType
+    top: Maximum | None = None
+
+    @property
+    def moves(self) -> bool:
+        """Return whether it is no fixed point."""
+        return self.weight is not None or self.top is not None
 
 
 Reference: TypeAlias = Maximum | Centre
@@ -134,6 +141,7 @@ def carry(
     view: View,
     signs: Signs,
     is_plain_mean: Callable[[Shift], bool] = lambda _: False,
+    is_maximum: Callable[[Shift], bool] = lambda _: False,
 ) -> CarriedTerm:
     """Choose reference points for a term.
 
@@ -144,6 +152,7 @@ def carry(
         view: How the sweep sees expressions.
         signs: Known signs.
         is_plain_mean: Whether a shift is one from the mean, without weights, of what is shifted.
+        is_maximum: Whether it is one from the maximum of what is shifted.
     """
     build = view.build
     shown = canonical([condition, *term.selects], build, view.pool)
@@ -171,6 +180,9 @@ def carry(
         if weight.element is not None and not signs.nonnegative(weight.element):
             own = own and not is_plain_mean(shift)
         centre = _centre(shift, weight if own else _unweighted(weight), dtype, view, signs)
+        if maximum is not None and _is_exponent(shift, term, view) and is_maximum(shift):
+            # All distances have one sign there, so that nothing cancels.
+            centre = Centre(maximum.element, None, dtype, maximum)
         centres.append(centre)
         powers[centre] = powers.get(centre, 0) + shift.power
     top = Phi(element, maximum, _ordered(powers), _turns(rotations), where, dtype)
@@ -208,6 +220,11 @@ def _centre(shift: Shift, weight: Phi, dtype: DType, view: View, signs: Signs) -
         size = view.pool.intern(view.build.apply("abs", weight.element))
         weight = replace(weight, element=size)
     return Centre(element, weight, dtype)
+
+
+def _is_exponent(shift: Shift, term: Term, view: View) -> bool:
+    exponential = term.exponential
+    return exponential is not None and view.pool.intern(shift.element) is exponential.element
 
 
 def _unweighted(weight: Phi) -> Phi:
@@ -254,7 +271,7 @@ def value(phi: Phi, at: Point, build: Builder) -> Expr:
         factors.append(phi.element)
     for centre, power in phi.centres:
         distance = centre.element
-        if centre.weight is not None:
+        if centre.moves:
             distance = build.sub(distance, at(centre))
         factors.append(_power(distance, power, build))
     factors.extend(build.apply(op, y) for op, y in phi.rotations)
@@ -283,8 +300,8 @@ def move(phi: Phi, decay: Point, step: Point, sums: Sums, build: Builder) -> Exp
         sums: The sums at the old reference points.
         build: Typed constructors.
     """
-    steps = [(centre, power, step) for centre, power in phi.centres if centre.weight is not None]
-    fixed = tuple((centre, power) for centre, power in phi.centres if centre.weight is None)
+    steps = [(centre, power, step) for centre, power in phi.centres if centre.moves]
+    fixed = tuple((centre, power) for centre, power in phi.centres if not centre.moves)
     base = replace(phi, centres=fixed)
     moved = _expand(base, [(c, k, s(c)) for c, k, s in steps], sums, build)
     if phi.maximum is not None:

@@ -233,3 +233,38 @@ def test_weights_of_both_signs_that_gather_far_from_the_plain_mean(tile, segment
     terms = [abs(w * (x - u) ** 2), abs(w * (x - u) ** 3), abs(w * (x - v) ** 2)]
     for one, other, term in zip(found, right, terms, strict=True):
         assert np.all(np.abs(one - other) <= 100 * 2**-23 * term.sum(1))
+
+
+@pytest.mark.parametrize(("tile", "segments"), [(1, 1), (1, 2), (2, 1)])
+@pytest.mark.parametrize("largest", [0, 1])
+def test_distances_from_the_maximum_do_not_cancel(tile, segments, largest):
+    # All but one element is far below: what is left is exp(-153) * -153.
+    text = kernel(
+        'x: "n"',
+        "t = max[n](x)",
+        "u = where(t == -inf, 0, t)",
+        "return sum[n](exp(x - t) * (x - t)), sum[n](exp(x - u) * (u - x) ** 3)",
+    )
+    x = np.full(2, -113.58839720542113)
+    x[largest] = 39.70453417775401
+    d = x[1 - largest] - x[largest]
+    fusion = fuse(program_of(text, {"x": "f64"}), mode="require")
+    first, third = fused(fusion, {"x": x}, tile=tile, segments=segments)
+    np.testing.assert_allclose(first, np.exp(d) * d, rtol=1e-12)
+    np.testing.assert_allclose(third, np.exp(d) * -(d**3), rtol=1e-12)
+
+
+def test_distances_from_a_maximum_of_nothing_are_nothing():
+    text = kernel(
+        'x: "n", c: "bool[n]"',
+        "y = where(c, x)",
+        "t = max[n](y)",
+        "return sum[n](exp(y - t) * (y - t))",
+    )
+    fusion = fuse(program_of(text, {"x": "f64"}), mode="require")
+    x = np.array([3.0, 1e32, 2.0])
+    for c in ([False] * 3, [False, False, True], [True, False, True], [False, True, False]):
+        arrays = {"x": x, "c": np.array(c)}
+        for tile, segments in ((1, 1), (1, 3), (3, 1)):
+            (found,) = fused(fusion, arrays, tile=tile, segments=segments)
+            np.testing.assert_allclose(found, oracle(fusion.program, arrays)[0])

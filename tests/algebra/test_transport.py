@@ -133,3 +133,14 @@ def test_points_have_different_names():
     names = points_of(plan).names.values()
     assert sorted(names) == ["c", "c2", "c3"]
     assert len(bases(plan)) == 4
+
+
+def test_a_shift_from_the_maximum_of_its_exponent_stands_there():
+    entropy = B.mul(B.exp(B.sub(x, u)), B.sub(x, u))
+    look = view()
+    (term,) = Separation(look, signs()).terms(entropy)
+    at = carry(term, None, F32, look, signs(), is_maximum=lambda shift: shift.context == u)
+    (centre,) = at.centres
+    assert centre.top is at.top.maximum
+    assert centre.weight is None
+    assert centre.moves
