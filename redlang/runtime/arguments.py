@@ -25,6 +25,12 @@ from redlang.values import dataclass
 INT64 = range(-(2**63), 2**63)
 UINT64 = range(2**64)
 
+_FLOATS = frozenset({"f16", "bf16", "f32", "f64"})
+_BOOLS = frozenset({"bool"})
+_UNSIGNED = frozenset({"u8", "u16", "u32", "u64"})
+_SIGNED = frozenset({"i8", "i16", "i32", "i64", "u8", "u16", "u32"})
+"""Element types whose every value a scalar argument of each kind may have."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Argument:
@@ -226,18 +232,24 @@ def axes_text(annotation: ArrayAnnotation) -> str:
 
 
 def pointed_dtype(value: object) -> DType | None:
-    """Return the element type of a float that lies on a GPU and is read there, else None.
+    """Return the element type of a number that lies on a GPU and may be read there, else None.
 
     It is a tensor without dimensions; whoever asked for its value would wait for the device.
     """
     if library_of(type(value)) is not TORCH:
         return None
     tensor: Any = value
-    if not tensor.is_cuda or tensor.dim() or not tensor.is_floating_point():
+    if not tensor.is_cuda or tensor.dim():
         return None
     memory = TORCH.memory(tensor)
-    known = isinstance(memory.dtype, DType) and memory.dtype.bits >= 16
-    return memory.dtype if known and not any(memory.problem) else None  # type: ignore[return-value]
+    known = isinstance(memory.dtype, DType) and not any(memory.problem)
+    return memory.dtype if known else None  # type: ignore[return-value]
+
+
+def _stays(value: object, names: frozenset[str]) -> bool:
+    """Tell whether a scalar argument is left where it lies, on a GPU, as one of these types."""
+    dtype = pointed_dtype(value)
+    return dtype is not None and dtype.name in names
 
 
 def where(value: object) -> str:
@@ -247,7 +259,7 @@ def where(value: object) -> str:
 
 
 def pointed_mark(value: Any) -> object:  # noqa: ANN401  # a float or a tensor
-    """Return what a float argument that is no Python float adds to a key."""
+    """Return what a scalar argument that is no Python number adds to a key."""
     return value.dtype, value.get_device()
 
 
@@ -257,7 +269,7 @@ def to_float(name: str, value: object) -> float:
     Raises:
         ArgumentError: It is no real number, or too large for a float.
     """
-    if pointed_dtype(value) is not None:
+    if _stays(value, _FLOATS):
         return value  # type: ignore[return-value]
     number = _number(name, value, "a float")
     if isinstance(number, complex):
@@ -269,11 +281,13 @@ def to_float(name: str, value: object) -> float:
 
 
 def to_int(name: str, value: object, unsigned: bool = False) -> int:
-    """Return an int argument as a Python int.
+    """Return an int argument as a Python int; a tensor that is read where it lies stays one.
 
     Raises:
         ArgumentError: It is no integer, or does not fit 64 bits.
     """
+    if _stays(value, _UNSIGNED if unsigned else _SIGNED):
+        return value  # type: ignore[return-value]
     number = _number(name, value, "an int")
     try:
         result = operator.index(number)  # type: ignore[arg-type]  # whatever it is: that is the test
@@ -286,11 +300,13 @@ def to_int(name: str, value: object, unsigned: bool = False) -> int:
 
 
 def to_bool(name: str, value: object) -> bool:
-    """Return a bool argument as a Python bool.
+    """Return a bool argument as a Python bool; a tensor that is read where it lies stays one.
 
     Raises:
         ArgumentError: It is something else; 0 and 1 are ints.
     """
+    if _stays(value, _BOOLS):
+        return value  # type: ignore[return-value]
     number = _number(name, value, "a bool")
     if isinstance(number, bool):
         return number

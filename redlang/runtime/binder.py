@@ -153,9 +153,9 @@ class _Text:
             body += [f"if {test}:", f"    return {p}renew({renew})"]
         body += [line for parameter in parameters for line in self._convert(parameter)]
         body.append(f"{p}key = ({self._key(len(captured))})")
-        floats = [x.name for x in parameters if is_scalar(x) and scalar_kind(x) == "float"]
-        for name in floats:
-            body += [f"if type({name}) is not float:", f"    {p}key += ({p}pointed({name}),)"]
+        for name, kind in ((x.name, _TYPES[scalar_kind(x)]) for x in parameters if is_scalar(x)):
+            line = f"    {p}key += ({name!r}, {p}pointed({name}))"
+            body += [f"if type({name}) is not {kind}:", line]
         if self.takes_out:
             body += ["if out is not None:", f"    {p}key += {p}out_marks(out)"]
         body.append(f"{p}launch = {p}ready.get({p}key)")
@@ -201,7 +201,7 @@ class _Text:
             return []
         name, p = parameter.name, self.p
         kind = scalar_kind(parameter)
-        test = f"type({name}) is not {'int' if kind == 'u64' else kind}"
+        test = f"type({name}) is not {_TYPES[kind]}"
         if kind == "int":
             test += f" or {name}.bit_length() > 63"
         if kind == "u64":
@@ -242,6 +242,10 @@ def scalar_kind(parameter: Parameter) -> str:
     if dtype.kind == "uint":
         return "u64"
     return dtype.kind
+
+
+_TYPES = {"float": "float", "int": "int", "bool": "bool", "u64": "int"}
+"""The Python type that a scalar argument of each kind has where it does not lie on a GPU."""
 
 
 def _to_unsigned(name: str, value: object) -> int:

@@ -16,6 +16,8 @@ from redlang.errors import ArgumentError, DTypeError, InternalError, RedlangErro
 from redlang.frontend.builtins import nearest
 from redlang.frontend.resolve import Capture, Resolution, Signature, Used, resolve_fully
 from redlang.frontend.scope import Kind, NamesScope, as_number
+from redlang.ir import walk
+from redlang.ir.program import Scalar
 from redlang.runtime import binder, foreign
 from redlang.runtime.arguments import (
     Argument,
@@ -312,15 +314,24 @@ class Caller:
                 given = dict(zip(kind.arguments, inputs, strict=True))
                 raise self._complaint(error, {**given, **named_out(tuple(results))})
 
-        pointed = call.pointed
-        near = all(where(call.values[name]) == device for name in pointed)
-        site = Site(kind, device, captured, pointed if near else {}, misfit, guard, self.latest)
+        sizes = {
+            node.name
+            for axis in call.program.axes
+            if not isinstance(axis.extent, int | None)
+            for node in walk.nodes(axis.extent)
+            if isinstance(node, Scalar)
+        }
+        near = {
+            name: dtype
+            for name, dtype in call.pointed.items()
+            if name not in sizes and where(call.values[name]) == device
+        }
+        site = Site(kind, device, captured, near, misfit, guard, self.latest)
         launcher, text = make_launcher(site, chosen.backend)
         self.launcher_texts.append(text)
-        if near:
-            return launcher
+        fetched = call.pointed.keys() - near.keys()
         names = [p.name for p in call.program.params]
-        return _fetching(launcher, frozenset(map(names.index, pointed)))
+        return _fetching(launcher, frozenset(map(names.index, fetched))) if fetched else launcher
 
     def _misfit(self, call: Call, values: Values, out: object) -> None:
         """Raise what is wrong with a call whose launcher found it not to fit."""
@@ -344,7 +355,7 @@ class Caller:
 
 
 def _fetching(launcher: Callable[..., AnyArray], places: frozenset[int]) -> Callable[..., AnyArray]:
-    """Return a launcher that waits for scalars which lie on another device than the arrays."""
+    """Return a launcher that waits for some scalars: those on other devices, those of extents."""
 
     def launch(*values: Any) -> AnyArray:  # noqa: ANN401  # arrays and numbers
         return launcher(*(v.item() if i in places else v for i, v in enumerate(values)))

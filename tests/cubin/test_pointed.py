@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import redlang
-from redlang.ir.types import BF16, F32, F64
+from redlang.ir.types import BF16, BOOL, F32, F64, I32, I64, U8
 from redlang.runtime import arguments, call
 from tests.cubin.device import compiling, simulated
 
@@ -16,6 +16,13 @@ def scaled(x: "m n", a: float, b: float) -> ("m n", "m"):
     return y, sum[n](y)
 """
 TYPES = {torch.float32: F32, torch.float64: F64, torch.bfloat16: BF16}
+INTEGERS = {torch.int64: I64, torch.int32: I32, torch.uint8: U8}
+POINTED = {**TYPES, **INTEGERS, torch.bool: BOOL}
+COUNTED = """\
+def counted(x: "m n", first: int, last: int, twice: bool) -> ("m n", "m"):
+    y = where((n >= first) & (n < last), x, 0) * where(twice, 2, 1)
+    return y, sum[n](y)
+"""
 
 
 @pytest.fixture
@@ -24,7 +31,7 @@ def near(monkeypatch):
 
     def pointed(value):
         is_tensor = isinstance(value, torch.Tensor) and value.dim() == 0
-        return TYPES.get(value.dtype) if is_tensor else None
+        return POINTED.get(value.dtype) if is_tensor else None
 
     for module in (arguments, call):
         monkeypatch.setattr(module, "pointed_dtype", pointed)
@@ -71,6 +78,18 @@ def test_it_compiles(near, far, monkeypatch):
         assert set(kernel.text.kinds) == {"i64"}
 
 
+@pytest.mark.parametrize("dtype", list(INTEGERS))
+def test_integers_and_truth_values_compile(dtype, near, far, monkeypatch):
+    pytest.importorskip("numba_cuda")
+    x = torch.ones(64, 256, dtype=torch.float16)
+    first = torch.tensor(3, dtype=dtype)
+    with compiling(monkeypatch) as driver:
+        redlang.compile(COUNTED)(x, first, first, torch.tensor(True))
+    assert driver.kernels
+    for kernel in driver.kernels:
+        assert set(kernel.text.kinds) == {"i64"}
+
+
 def test_on_the_cpu_the_value_is_read():
     x = np.ones((2, 3), np.float32)
     y, _ = redlang.compile(TEXT)(torch.from_numpy(x), torch.tensor(2.0), np.float64(1))
@@ -96,3 +115,53 @@ def test_kernels_on_matrix_tiles_read_it_too(near, far, monkeypatch):
     with compiling(monkeypatch) as compiled:
         redlang.compile(text)(q, q, torch.tensor(0.125))
     assert [k.spill_bytes for k in compiled.kernels] == [0]
+
+
+@pytest.mark.parametrize("dtype", list(INTEGERS))
+def test_the_kernel_reads_integers_and_truth_values(dtype, near, far, monkeypatch):
+    kernel = redlang.compile(COUNTED)
+    x = torch.arange(1, 13, dtype=torch.float32).reshape(3, 4)
+    first, twice = torch.tensor(1, dtype=dtype), torch.tensor(True)
+    with simulated(monkeypatch):
+        for start, last, double in ((1, 3, True), (2, 4, False), (0, 1, True)):
+            first.fill_(start)
+            twice.fill_(double)
+            y, total = kernel(x, first, last, twice)
+            expected = torch.zeros_like(x)
+            expected[:, start:last] = x[:, start:last] * (2 if double else 1)
+            torch.testing.assert_close(y, expected)
+            torch.testing.assert_close(total, expected.sum(1))
+
+
+def test_which_of_two_numbers_lies_on_the_device_is_told_apart(near, far, monkeypatch):
+    kernel = redlang.compile(TEXT)
+    x, three = torch.ones(2, 3), torch.tensor(3.0)
+    with simulated(monkeypatch):
+        assert kernel(x, three, 1.0)[1].tolist() == [12.0, 12.0]
+        assert kernel(x, 1.0, three)[1].tolist() == [12.0, 12.0]
+        assert kernel(x, 2.0, three)[1].tolist() == [15.0, 15.0]
+
+
+def test_a_number_of_another_kind_is_fetched(near, far, monkeypatch):
+    waited = []
+
+    def item(tensor):
+        waited.append(tensor)
+        return 2
+
+    monkeypatch.setattr(torch.Tensor, "item", item)
+    with simulated(monkeypatch):
+        y, _ = redlang.compile(TEXT)(torch.ones(2, 3), torch.tensor(2), 1.0)
+    assert y.tolist() == [[3.0] * 3] * 2
+    assert len(waited) == 1
+
+
+def test_a_number_that_decides_an_extent_is_fetched(near, monkeypatch):
+    text = 'def f(x: "p", k: int, c: int) -> "p n":\n    n = axis(k + 1)\n    return x * (n + c)\n'
+    monkeypatch.setattr(torch.Tensor, "item", lambda self: int(self.numpy()))
+    kernel = redlang.compile(text)
+    c = torch.tensor(10)
+    with simulated(monkeypatch):
+        for size in (2, 4):
+            found = kernel(torch.ones(3), torch.tensor(size), c)
+            assert found.tolist() == [[10.0 + i for i in range(size + 1)]] * 3
