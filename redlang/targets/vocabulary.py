@@ -13,7 +13,9 @@ from redlang.targets.ptx.elementary import (
     minimum,
     rsqrt,
     short_exp,
+    short_sigmoid,
     short_tanh,
+    sigmoid,
 )
 from redlang.targets.ptx.functions import (
     absolute,
@@ -37,7 +39,6 @@ from redlang.targets.ptx.functions import (
     round_even,
     scale_of,
     select,
-    sigmoid,
     sign,
     sin,
     sqrt,
@@ -125,6 +126,7 @@ __all__ = [
     "scale_of",
     "select",
     "short_exp",
+    "short_sigmoid",
     "short_tanh",
     "sigmoid",
     "sign",

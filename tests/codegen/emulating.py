@@ -19,6 +19,7 @@ import numpy as np
 from redlang.codegen.arguments import Extent, Stride
 from redlang.codegen.cuda.kernel_text import Address, Counters, Number
 from redlang.codegen.cuda.matrix_text import TensorMap
+from redlang.ir import numerics
 from redlang.ir.types import DTYPES
 from redlang.schedule import fragments
 from redlang.targets.ptx import access as shapes
@@ -559,7 +560,8 @@ class Words:
             "short_exp": np.exp,
             "short_tanh": np.tanh,
             "exp2": np.exp2,
-            "sigmoid": lambda x: 1 / (1 + np.exp(-both(x))),
+            "sigmoid": numerics.FUNCTIONS["sigmoid"],
+            "short_sigmoid": numerics.FUNCTIONS["sigmoid"],
             "log": np.log,
             "tanh": np.tanh,
             "sqrt": np.sqrt,

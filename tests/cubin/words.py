@@ -120,6 +120,7 @@ def words():
     known["scale_of"] = lambda x: lanes(_scale_of(x))
     known["short_exp"] = known["exp"]
     known["short_tanh"] = known["tanh"]
+    known["short_sigmoid"] = known["sigmoid"]
     known["mantissa_of"] = lambda x: lanes(np.frexp(x)[0])
     known["exponent_of"] = lambda x: lanes(np.frexp(x)[1].astype(np.int64))
     return known

@@ -49,14 +49,39 @@ def test_results_are_within_two_ulp(word, reference):
     assert worst <= 2
 
 
-def test_the_short_form_is_off_by_a_hundredth_of_an_ulp_of_f16():
-    _, kernel = load(SOURCE.format(word="short_exp"), "kernel", ("i64", "i64"), threads=256)
-    x = np.linspace(-87, 88, 1 << 20, dtype=np.float32)
+def _logistic(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def error_of(word, reference):
+    """Return the largest relative error between -87 and 87."""
+    _, kernel = load(SOURCE.format(word=word), "kernel", ("i64", "i64"), threads=256)
+    x = np.linspace(-87, 87, 1 << 20, dtype=np.float32)
     x_buffer, y_buffer = Buffer(x.nbytes).write(x), Buffer(x.nbytes)
     launch(kernel, len(x) // 256, x_buffer.address, y_buffer.address)
-    wanted = np.exp(x.astype(np.float64))
-    error = np.abs(y_buffer.read(x.shape, np.float32) / wanted - 1)
-    assert error.max() <= 2**-17
+    wanted = reference(x.astype(np.float64))
+    return np.abs(y_buffer.read(x.shape, np.float32) / wanted - 1).max()
+
+
+@pytest.mark.parametrize(
+    ("word", "reference"), [("short_exp", np.exp), ("short_sigmoid", _logistic)]
+)
+def test_short_forms_are_off_by_a_hundredth_of_an_ulp_of_f16(word, reference):
+    assert error_of(word, reference) <= 2**-17
+
+
+def test_sigmoid_is_within_two_ulp():
+    assert error_of("sigmoid", _logistic) <= 2 * 2.0**-23
+
+
+@pytest.mark.parametrize("word", ["sigmoid", "short_sigmoid"])
+def test_sigmoid_at_the_ends(word):
+    _, kernel = load(SOURCE.format(word=word), "kernel", ("i64", "i64"), threads=256)
+    x = np.zeros(256, np.float32)
+    x[:6] = [-np.inf, np.inf, np.nan, -200, 200, 0]
+    x_buffer, y_buffer = Buffer(x.nbytes).write(x), Buffer(x.nbytes)
+    launch(kernel, 1, x_buffer.address, y_buffer.address)
+    np.testing.assert_array_equal(y_buffer.read(x.shape, np.float32)[:6], [0, 1, np.nan, 0, 1, 0.5])
 
 
 @pytest.mark.parametrize(("word", "x"), [("exp", [0.0, -0.0]), ("exp2", np.arange(-149.0, 128.0))])

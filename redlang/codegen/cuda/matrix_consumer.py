@@ -184,8 +184,9 @@ class Consumer(MatrixElements):
         return expr.name if isinstance(expr, Ref) else None
 
     def _prepared(self, statement: Loop, work: LoopWork) -> LoopText:
+        readers = (*statement.body, *(product.contract for product in work.late))
         shares, body = with_shares(
-            without_scalings(work.elements, statement.body, self.is_fragment), self.is_fragment
+            without_scalings(work.elements, readers, self.is_fragment), self.is_fragment
         )
         elements = (*shares, *with_powers(body, self.builder, self.is_fragment))
         uses: list[Use] = [s for s in elements if isinstance(s, Fold) and statement.axis in s.over]

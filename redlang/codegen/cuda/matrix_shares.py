@@ -66,7 +66,7 @@ def with_shares(
 
 
 def without_scalings(
-    body: Sequence[Statement], loop: Sequence[Statement], is_fragment: IsFragment
+    body: Sequence[Statement], readers: Sequence[Statement], is_fragment: IsFragment
 ) -> tuple[Statement, ...]:
     """Write values that are others times what elements share out where they are read.
 
@@ -75,10 +75,10 @@ def without_scalings(
 
     Args:
         body: The element work of a loop.
-        loop: The whole loop.
+        readers: All of the loop that may read them.
         is_fragment: Tells elements from values of rows.
     """
-    whole = [s for s in (*body, *loop) if not isinstance(s, Compute | Fold)]
+    whole = [s for s in (*body, *readers) if not isinstance(s, Compute | Fold)]
     named = frozenset[str]().union(*map(tidy.reads, whole))
     scaled: dict[str, Expr] = {}
     kept: list[Statement] = []

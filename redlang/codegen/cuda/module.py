@@ -68,6 +68,7 @@ WORDS = frozenset(
         "scale_of",
         "select",
         "short_exp",
+        "short_sigmoid",
         "short_tanh",
         "sigmoid",
         "sign",
@@ -92,6 +93,7 @@ _SHORT = (
     "# All results have 16 bits or fewer: what short forms are off by does not show.",
     "exp = short_exp",
     "tanh = short_tanh",
+    "sigmoid = short_sigmoid",
     "",
 )
 

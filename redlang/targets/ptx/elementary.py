@@ -56,6 +56,37 @@ def _short_exp_f32(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     return asm(builder, F32, "ex2.approx.ftz.f32 $0, $1;", "=f,f", [scaled])
 
 
+def _reciprocal_f32(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """1/x for normal x, off by at most 1 ulp."""
+    return asm(builder, F32, "rcp.approx.ftz.f32 $0, $1;", "=f,f", [x])
+
+
+def _short_sigmoid_f32(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """1/(1 + e^-x), as exact as `_short_exp_f32`; an infinite e^-x makes it 0."""
+    below = _short_exp_f32(builder, builder.fmul(x, ir.Constant(F32, -1.0)))
+    return _reciprocal_f32(builder, builder.fadd(below, ir.Constant(F32, 1.0)))
+
+
+def sigmoid_value(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """1/(1 + e^-x), with the exponential of -|x| only, which cannot overflow.
+
+    In f32 the sum, between 1 and 2, is inverted by an instruction and a Newton step, which costs a
+    third of a division.
+    """
+    one, zero = ir.Constant(x.type, 1.0), ir.Constant(x.type, 0.0)
+    small = exp_value(builder, builder.fsub(zero, libdevice(builder, "fabs", x)))
+    upper = builder.select(builder.fcmp_unordered(">=", x, zero), one, small)
+    total = builder.fadd(one, small)
+    if x.type != F32:
+        return builder.fdiv(upper, total)
+    inverse = _reciprocal_f32(builder, total)
+    minus = builder.fsub(zero, inverse)
+    text = "fma.rn.f32 $0, $1, $2, $3;"
+    error = asm(builder, F32, text, "=f,f,f,f", [minus, total, one])
+    inverse = asm(builder, F32, text, "=f,f,f,f", [error, inverse, inverse])
+    return builder.fmul(upper, inverse)
+
+
 _TANH_END = 6.3
 _TANH_ABOVE = (0.9999995231628418, 0.12406613677740097, 0.0023713347036391497, 4.391735274111852e-6)
 _TANH_BELOW = (1.0, 0.4573957920074463, 0.021508269011974335, 0.00015275395708158612)
@@ -69,8 +100,7 @@ def _short_tanh_f32(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     x = extreme_value(builder, "min", raised, end, signed=True)
     z = builder.fmul(x, x)
     above, below = (_polynomial(builder, z, parts) for parts in (_TANH_ABOVE, _TANH_BELOW))
-    inverse = asm(builder, F32, "rcp.approx.ftz.f32 $0, $1;", "=f,f", [below])
-    return builder.fmul(builder.fmul(x, above), inverse)
+    return builder.fmul(builder.fmul(x, above), _reciprocal_f32(builder, below))
 
 
 def _polynomial(builder: ir.IRBuilder, z: ir.Value, parts: Sequence[float]) -> ir.Value:
@@ -90,6 +120,10 @@ def _polynomial(builder: ir.IRBuilder, z: ir.Value, parts: Sequence[float]) -> i
 
 def _short_tanh_value(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     return _short_tanh_f32(builder, x) if x.type == F32 else libdevice(builder, "tanh", x)
+
+
+def _short_sigmoid_value(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    return _short_sigmoid_f32(builder, x) if x.type == F32 else sigmoid_value(builder, x)
 
 
 def _short_exp_value(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
@@ -203,6 +237,8 @@ FLOATS = (types.float32, types.float64)
 exp = on_floats("exp", exp_value)
 short_exp = on_floats("short_exp", _short_exp_value)
 short_tanh = on_floats("short_tanh", _short_tanh_value)
+short_sigmoid = on_floats("short_sigmoid", _short_sigmoid_value)
+sigmoid = on_floats("sigmoid", sigmoid_value)
 exp2 = on_floats("exp2", _exp2_value)
 rsqrt = on_floats("rsqrt", _rsqrt_value)
 

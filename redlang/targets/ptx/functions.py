@@ -12,7 +12,6 @@ from llvmlite import ir
 from redlang.targets.numba_cuda import types
 from redlang.targets.ptx.elementary import (
     FLOATS,
-    exp_value,
     extreme_value,
     libdevice,
     on_floats,
@@ -43,17 +42,6 @@ sin, cos = _library("sin", "sin"), _library("cos", "cos")
 floor = _library("floor", "floor", keeps_integers=True)
 ceil = _library("ceil", "ceil", keeps_integers=True)
 round_even = _library("round_even", "rint", keeps_integers=True)
-
-
-def _sigmoid(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
-    """1/(1 + e^-x), with the exponential of -|x| only, which cannot overflow."""
-    one, zero = ir.Constant(x.type, 1.0), ir.Constant(x.type, 0.0)
-    small = exp_value(builder, builder.fsub(zero, libdevice(builder, "fabs", x)))
-    upper = builder.select(builder.fcmp_unordered(">=", x, zero), one, small)
-    return builder.fdiv(upper, builder.fadd(one, small))
-
-
-sigmoid = on_floats("sigmoid", _sigmoid)
 
 
 def _same(name: str, arity: int, emit: Emit) -> Intrinsic:
