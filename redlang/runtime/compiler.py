@@ -92,9 +92,11 @@ class Compiler:
         """The sweeps of the program, with their proofs."""
         return self.planner.derived
 
-    def nests(self, extents: Mapping[str, int]) -> tuple[tuple[Nest, ...], tuple[Nest, ...]]:
-        """Return the nests with incremental sweeps, and with one sweep a dependent stage."""
-        return self.planner.nests(extents)
+    def nests(
+        self, extents: Mapping[str, int], *, outside: bool = False
+    ) -> tuple[tuple[Nest, ...], tuple[Nest, ...]]:
+        """Return the program's nests in two forms; see `Planner.nests`."""
+        return self.planner.nests(extents, outside=outside)
 
     def choice(self, extents: Mapping[str, int]) -> Choice:
         """Return the plan for these extents: the fastest measured, else what the rules choose."""

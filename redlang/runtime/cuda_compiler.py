@@ -8,6 +8,7 @@ class finds everything made.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -53,6 +54,8 @@ logger = logging.getLogger("redlang.compile")
 WIDEST = 16
 SMALL = 1024
 HARMLESS_SPILLS = 48
+ROOM = 2
+"""How much faster what takes room in memory must be than what is computed where it is read."""
 """Bytes that a matrix kernel may spill: what lives across its loops, and is read after them."""
 
 
@@ -141,7 +144,7 @@ class CudaCompiler:
         self.compiler = compiler
         self.device = device
         self._choices: dict[object, Choice] = {}
-        self._codes: dict[object, CudaCode] = {}
+        self._codes: dict[object, CudaCode | None] = {}
         self._binaries: dict[str, Binary] = {}
         self._compilations = 0
         # Code that every call runs, whatever its class: measurements set it.
@@ -160,9 +163,10 @@ class CudaCompiler:
 
     # Plans ------------------------------------------------------------------------------------
 
-    def shape(self, extents: Mapping[str, int]) -> ShapeClass:
+    def shape(self, extents: Mapping[str, int], *, outside: bool = False) -> ShapeClass:
         """Return the class of a call's extents."""
-        return shape_class(self.derived.program, self.compiler.nests(extents)[0], extents)
+        nests, _ = self.compiler.nests(extents, outside=outside)
+        return shape_class(self.derived.program, nests, extents)
 
     def layout(self, shape: ShapeClass, arrays: Arrays, extents: Mapping[str, int]) -> Layout:
         """Return the class of a call's layout."""
@@ -189,9 +193,9 @@ class CudaCompiler:
             steps = [s for s in steps if s != run or extents[unit] > WIDEST]
         return gcd(WIDEST, address, *steps)
 
-    def choice(self, shape: ShapeClass, layout: Layout) -> Choice:
+    def choice(self, shape: ShapeClass, layout: Layout, *, outside: bool = False) -> Choice:
         """Return the ranked plans of a class, from memory, from disk, or found."""
-        key = (shape, tuple(layout.unit.items()), tuple(layout.alignment.items()))
+        key = (outside, shape, tuple(layout.unit.items()), tuple(layout.alignment.items()))
         if key not in self._choices:
             kernel = (repr(self.compiler.program), repr(self.compiler.options))
             parts = (*kernel, repr(key), repr(self.device))
@@ -199,7 +203,7 @@ class CudaCompiler:
             store = disk()
             found = unpickled(store, name, Choice)
             if found is None:
-                nests = self.compiler.nests(dict(shape.extents))
+                nests = self.compiler.nests(dict(shape.extents), outside=outside)
                 found = search(self.derived.program, *nests, shape, layout, self.device)
                 keep(store, name, found)
             self._choices[key] = found
@@ -207,12 +211,21 @@ class CudaCompiler:
 
     # Code -------------------------------------------------------------------------------------
 
-    def classify(self, extents: Mapping[str, int], arrays: Arrays) -> tuple[Choice, Known]:
-        """Return the ranked plans for a call, and what is known of all calls of its class."""
-        shape = self.shape(extents)
+    def classify(
+        self, extents: Mapping[str, int], arrays: Arrays, *, outside: bool = False
+    ) -> tuple[Choice, Known]:
+        """Return the ranked plans for a call, and what is known of all calls of its class.
+
+        Args:
+            extents: Those of the call.
+            arrays: What is known of its arrays.
+            outside: Whether what spreads goes to memory, wherever it is read.
+        """
+        shape = self.shape(extents, outside=outside)
         layout = self.layout(shape, arrays, extents)
-        choice = self.choice(shape, layout)
-        choice = with_matrices(self.compiler, choice, extents, self.device)
+        choice = self.choice(shape, layout, outside=outside)
+        nests, _ = self.compiler.nests(extents, outside=outside)
+        choice = with_matrices(self.compiler, nests, choice, extents, self.device)
         choice = cuda_tuning.reordered(choice, self.record_key(choice))
         return choice, Known(shape, layout, extents, arrays, self.device, self.sizes)
 
@@ -226,18 +239,26 @@ class CudaCompiler:
         """Return code for a call, from memory, from disk, or made."""
         if self.forced is not None:
             return self.forced
-        choice, known = self.classify(extents, arrays)
-        shape = choice.shape
-        first = likely(choice)
-        key = (
-            shape.exact,
-            tuple((p.plan, p.threads, p.across, p.matrix) for p in first),
-            tuple(known.key(part) for part in first),
-        )
-        if key not in self._codes:
-            self._codes[key] = self._code(choice, known, repr(key), extents)
-        self.last, self.last_choice, self.last_known = self._codes[key], choice, known
-        return self._codes[key]
+        forms = [(1, *self.classify(extents, arrays))]
+        if self.compiler.nests(extents) != self.compiler.nests(extents, outside=True):
+            forms.append((ROOM, *self.classify(extents, arrays, outside=True)))
+        forms.sort(key=lambda form: form[0] * form[1].time_us)
+        limits = [*(weight * choice.time_us for weight, choice, _ in forms[1:]), math.inf]
+        for (_, choice, known), limit in zip(forms, limits, strict=True):
+            first = likely(choice)
+            key = (
+                choice.shape.exact,
+                tuple((p.plan, p.threads, p.across, p.matrix) for p in first),
+                tuple(known.key(part) for part in first),
+            )
+            if key not in self._codes:
+                self._codes[key] = self._code(choice, known, repr(key), extents, limit)
+            code = self._codes[key]
+            if code is not None:
+                break
+        assert code is not None, "nothing is slower than without end"
+        self.last, self.last_choice, self.last_known = code, choice, known
+        return code
 
     def shown(self, extents: Mapping[str, int]) -> tuple[str, Loops]:
         """Return the plan of the last call in words, or one for row-major arrays, and its loops."""
@@ -254,7 +275,10 @@ class CudaCompiler:
         choice, parts = self.last_choice, self.last.parts
         return plan_text(name, extents, choice, self.device, parts, figures), self.last.loops
 
-    def _code(self, choice: Choice, known: Known, key: str, extents: Mapping[str, int]) -> CudaCode:
+    def _code(
+        self, choice: Choice, known: Known, key: str, extents: Mapping[str, int], limit: float
+    ) -> CudaCode | None:
+        """Return code from disk, or made; None where what can be made is slower than `limit`."""
         start = time.perf_counter()
         parts = (repr(self.compiler.program), repr(self.compiler.options), key, self.device.target)
         name = digest("cuda code", *parts, *versions(), *cuda_versions())
@@ -267,17 +291,23 @@ class CudaCompiler:
             self.compiler.history.note(what, start, compiled=False)
             return found
         before = self._compilations
-        made = self._make(choice, known)
-        keep(store, name, made)
-        self.compiler.history.note(what, start, compiled=self._compilations > before)
+        made = self._make(choice, known, limit)
+        if made is not None:
+            keep(store, name, made)
+            self.compiler.history.note(what, start, compiled=self._compilations > before)
         return made
 
-    def _make(self, choice: Choice, known: Known) -> CudaCode:
-        """Compile the best plan of each nest that the compiler does not spill."""
+    def _make(self, choice: Choice, known: Known, limit: float) -> CudaCode | None:
+        """Compile the best plan of each nest that the compiler does not spill.
+
+        None is returned where such plans take longer than `limit` microseconds.
+        """
         numbers = [0] * len(choice.ranked)
         refused: list[str] = []
         while True:
             chosen = [options[n] for options, n in zip(choice.ranked, numbers, strict=True)]
+            if refused and sum(ranked.time_us for ranked in chosen) > limit:
+                return None
             # A matrix kernel that spills is still faster than one without the tensor core.
             last = any(map(is_last_matrix, choice.ranked, numbers))
             code, faulty = self.build(chosen, known, strict=not last)

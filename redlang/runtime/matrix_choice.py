@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from redlang.runtime.compiler import Compiler
@@ -11,17 +11,19 @@ from redlang.schedule.candidates import Part
 from redlang.schedule.device import Device
 from redlang.schedule.facts import Facts, Layout
 from redlang.schedule.matrix_plans import matrix_candidates
-from redlang.schedule.search import (
-    Choice,
-    Ranked,
-)
+from redlang.schedule.nests import Nest
+from redlang.schedule.search import Choice, Ranked
 
 
 def with_matrices(
-    compiler: Compiler, choice: Choice, extents: Mapping[str, int], device: Device
+    compiler: Compiler,
+    nests: Sequence[Nest],
+    choice: Choice,
+    extents: Mapping[str, int],
+    device: Device,
 ) -> Choice:
     """Put plans on matrix tiles first: where a product suits them, nothing else comes near."""
-    program, (nests, _) = compiler.derived.program, compiler.nests(extents)
+    program = compiler.derived.program
     ranked = []
     for nest, others in zip(nests, choice.ranked, strict=True):
         found = matrix_candidates(program, nest, extents, device, compiler.options)

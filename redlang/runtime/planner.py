@@ -61,27 +61,37 @@ class Planner:
         self.program = program
         self.fuse = fuse
         self.prove = prove
-        self._nests: dict[frozenset[str], tuple[tuple[Nest, ...], tuple[Nest, ...]]] = {}
+        self._nests: dict[object, tuple[tuple[Nest, ...], tuple[Nest, ...]]] = {}
 
     @functools.cached_property
     def derived(self) -> Derived:
         """The sweeps of the program, with their proofs."""
         return derive(self.program, self.fuse, self.prove)
 
-    def nests(self, extents: Mapping[str, int]) -> tuple[tuple[Nest, ...], tuple[Nest, ...]]:
-        """Return the nests with incremental sweeps, and with one sweep a dependent stage."""
-        wide = wide_axes(extents)
-        if wide not in self._nests:
-            with BUILDING:
-                self._nests[wide] = self._find_nests(wide)
-        return self._nests[wide]
+    def nests(
+        self, extents: Mapping[str, int], *, outside: bool = False
+    ) -> tuple[tuple[Nest, ...], tuple[Nest, ...]]:
+        """Return the nests with incremental sweeps, and with one sweep a dependent stage.
 
-    def _find_nests(self, wide: frozenset[str]) -> tuple[tuple[Nest, ...], tuple[Nest, ...]]:
-        together = find_nests(self.derived.program, self.derived.sweeps, wide)
+        Args:
+            extents: Those of a call.
+            outside: Whether what spreads goes to memory, wherever it is read.
+        """
+        key = wide_axes(extents), outside
+        if key not in self._nests:
+            with BUILDING:
+                self._nests[key] = self._find_nests(*key)
+        return self._nests[key]
+
+    def _find_nests(
+        self, wide: frozenset[str], outside: bool
+    ) -> tuple[tuple[Nest, ...], tuple[Nest, ...]]:
+        derived = self.derived
+        together = find_nests(derived.program, derived.sweeps, wide, outside=outside)
         apart = derive(self.program, "never", self.prove)
-        if apart.program != self.derived.program:
+        if apart.program != derived.program:
             return together, ()
-        return together, find_nests(apart.program, apart.sweeps, wide)
+        return together, find_nests(apart.program, apart.sweeps, wide, outside=outside)
 
     def choose(self, extents: Mapping[str, int]) -> Choice:
         """Return the plan that the rules choose for these extents."""

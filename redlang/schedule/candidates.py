@@ -244,7 +244,8 @@ class Maker:
         """Return plans that run anything: tiles in order, each folded across the threads."""
         facts = self.facts
         found: list[Candidate] = []
-        for threads in (256, 128):
+        # Threads along the sweep, or along what has a result of its own: the products of a tile.
+        for threads, across in ((256, True), (128, True), (128, False)):
             axes = unique([*facts.swept, *facts.mapped])
             extra = [a for a in facts.extra if a not in axes]
             inner = [a for a in facts.inner if a not in {*axes, *extra}]
@@ -259,6 +260,20 @@ class Maker:
                 shape.append(spread)
                 left //= spread.threads
                 held *= spread.count
+            base = {}
+            outer = [*self.nest.base, *grid]
+
+            def spread_outer() -> None:
+                nonlocal left
+                for axis in reversed(outer):
+                    spread = spread_part(axis, facts.extent(axis), left, 1)
+                    if spread.threads > 1:
+                        shape.append(spread)
+                        base[axis] = spread.extent
+                        left //= spread.threads
+
+            if not across:
+                spread_outer()
             looped = [a for a in axes if a not in whole]
             room = max(1, HELD // held)
             for axis in reversed(looped):
@@ -270,13 +285,8 @@ class Maker:
                 shape.append(Spread(axis, min(4, room, facts.extent(axis))))
                 room = max(1, room // shape[-1].count)
             tiles = {s.axis: s.extent for s in shape if s.axis in (*looped, *inner)}
-            base = {}
-            for axis in reversed([*self.nest.base, *grid]):
-                spread = spread_part(axis, facts.extent(axis), left, 1)
-                if spread.threads > 1:
-                    shape.append(spread)
-                    base[axis] = spread.extent
-                    left //= spread.threads
+            if across:
+                spread_outer()
             kind: Kind = "single-segment" if self.nest.sweeps else "map"
             plan = NestPlan(
                 kind,

@@ -124,7 +124,11 @@ def wide_axes(extents: Mapping[str, int]) -> frozenset[str]:
 
 
 def find_nests(
-    program: Program, sweeps: tuple[Sweep, ...], wide: frozenset[str] = frozenset()
+    program: Program,
+    sweeps: tuple[Sweep, ...],
+    wide: frozenset[str] = frozenset(),
+    *,
+    outside: bool = False,
 ) -> tuple[Nest, ...]:
     """Return the nests of a fused program in an order in which they can run.
 
@@ -132,23 +136,25 @@ def find_nests(
         program: A program, with the sweeps that compute it.
         sweeps: Those.
         wide: Axes that no unit keeps whole for the sake of what is computed inside it.
+        outside: Whether what spreads goes to memory, wherever it is read.
     """
     uses = Uses(program, sweeps)
-    bases = {id(s): _grid_of(uses, s, set(), wide) for s in sweeps}
-    tops = _top_sweeps(uses, sweeps, bases)
-    bases = {id(s): _grid_of(uses, s, tops, wide) for s in sweeps}
+    spread = {id(s) for s in sweeps if any(spreads(uses.definitions, x) for x in s.stages)}
+    first = spread if outside else set()
+    bases = {id(s): _grid_of(uses, s, spread - first, wide) for s in sweeps}
+    tops = first | _top_sweeps(uses, sweeps, bases)
+    bases = {id(s): _grid_of(uses, s, spread - tops, wide) for s in sweeps}
     groups = _group(uses, [s for s in sweeps if id(s) in tops], bases)
     inner = tuple(s for s in sweeps if id(s) not in tops)
     return _place_results(uses, groups, inner)
 
 
-def _grid_of(uses: Uses, sweep: Sweep, tops: set[int], wide: frozenset[str]) -> frozenset[str]:
-    """Return the axes of a sweep's grid if what spreads is computed inside, but for `tops`."""
+def _grid_of(uses: Uses, sweep: Sweep, inside: set[int], wide: frozenset[str]) -> frozenset[str]:
+    """Return the axes of a sweep's grid if the sweeps `inside`, which spread, are done in it."""
     grid = uses.base(sweep)
     for read in uses.read_by(sweep):
         own = uses.base(read)
-        inside = id(read) not in tops and not own.isdisjoint(sweep.axes)
-        if inside and any(spreads(uses.definitions, stage) for stage in read.stages):
+        if id(read) in inside and not own.isdisjoint(sweep.axes):
             grid &= own | wide
     return grid
 

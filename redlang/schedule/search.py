@@ -158,6 +158,11 @@ class Choice:
         """Return the best candidate of each nest."""
         return tuple(options[0] for options in self.ranked)
 
+    @property
+    def time_us(self) -> float:
+        """Return the time of the best candidates."""
+        return sum(ranked.time_us for ranked in self.best)
+
 
 def search(
     program: Program,

@@ -191,10 +191,17 @@ class Roles:
                 tails.append(statement)
             elif tidy.reads(statement) & moved:
                 raise unsuited("an accumulator that is read in its loop")
+            elif isinstance(statement, Fold) and self._is_pairwise(statement, loop.axis):
+                raise unsuited("a reduction at every element that is no product")
             else:
                 elements.append(statement)
         work = LoopWork(tuple(heads), tuple(elements), tuple(tails))
         return self._fetching(work, loop.axis) if self.plan.fetched else work
+
+    def _is_pairwise(self, fold: Fold, loop: str) -> bool:
+        """Say whether a reduction's results have rows and the loop's axis, as products have."""
+        axes = {axis for type_ in fold.types for axis in type_.axes}
+        return loop in axes and bool(axes & set(self.rows))
 
     def _fetching(self, work: LoopWork, loop: str) -> LoopWork:
         """Return a loop's work with arrays of rows fetched."""
