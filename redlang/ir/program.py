@@ -12,6 +12,7 @@ clamped.
 
 from __future__ import annotations
 
+import math
 from dataclasses import field
 from typing import TypeAlias
 
@@ -27,6 +28,11 @@ class Literal:
     value: bool | int | float
     type: Type
     span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Let one object stand for every NaN, which then equals itself, also after pickling."""
+        if self.value != self.value:
+            object.__setattr__(self, "value", math.nan)
 
 
 @dataclass(frozen=True, slots=True)

@@ -260,20 +260,10 @@ class Maker:
                 shape.append(spread)
                 left //= spread.threads
                 held *= spread.count
-            base = {}
             outer = [*self.nest.base, *grid]
-
-            def spread_outer() -> None:
-                nonlocal left
-                for axis in reversed(outer):
-                    spread = spread_part(axis, facts.extent(axis), left, 1)
-                    if spread.threads > 1:
-                        shape.append(spread)
-                        base[axis] = spread.extent
-                        left //= spread.threads
-
-            if not across:
-                spread_outer()
+            beside = [] if across else _beside(facts, outer, left)
+            left //= prod(s.threads for s in beside)
+            shape += beside
             looped = [a for a in axes if a not in whole]
             room = max(1, HELD // held)
             for axis in reversed(looped):
@@ -286,7 +276,10 @@ class Maker:
                 room = max(1, room // shape[-1].count)
             tiles = {s.axis: s.extent for s in shape if s.axis in (*looped, *inner)}
             if across:
-                spread_outer()
+                beside = _beside(facts, outer, left)
+                left //= prod(s.threads for s in beside)
+                shape += beside
+            base = {s.axis: s.extent for s in beside}
             kind: Kind = "single-segment" if self.nest.sweeps else "map"
             plan = NestPlan(
                 kind,
@@ -456,3 +449,14 @@ SHORT_ROW = 16
 
 def _held(shape: Sequence[Spread]) -> int:
     return prod(s.count for s in shape)
+
+
+def _beside(facts: Facts, axes: Sequence[str], threads: int) -> list[Spread]:
+    """Spread units of a grid over threads, neighbours along its last axis first."""
+    found = []
+    for axis in reversed(axes):
+        spread = spread_part(axis, facts.extent(axis), threads, 1)
+        if spread.threads > 1:
+            found.append(spread)
+            threads //= spread.threads
+    return found

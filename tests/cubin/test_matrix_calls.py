@@ -235,13 +235,24 @@ def f(x: "m d", a: "n d", b: "n e") -> "m e":
     assert len(gpu.launches) == 1
 
 
+def test_scores_that_are_no_product_come_from_memory(gpu, rng):
+    text = """
+def f(q: "m d", k: "n d", v: "n e") -> "m e":
+    p = exp(-sum[d]((q - k) ** 2))
+    return sum[n](p * v) / sum[n](p)
+"""
+    check(text, arrays(rng, "bf16", q=(70, 4), k=(100, 4), v=(100, 40)), gpu)
+    assert len(gpu.launches) == 2
+
+
 def test_lists_are_stored(gpu, rng):
     text = """
 def f(x: "m d", y: "n d") -> ("m 3", "m 3"):
     return topk[n](sum[d](x * y), 3)
 """
     given = arrays(rng, "bf16", x=(40, 16), y=(70, 16))
-    check(text, given, gpu, matrix=False)
+    check(text, given, gpu)
+    assert len(gpu.launches) == 2
 
 
 GROUPED = """

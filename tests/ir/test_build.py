@@ -1,3 +1,5 @@
+import pickle
+
 import pytest
 
 from redlang.ir.build import Builder, convert, literal, promote, ref
@@ -171,3 +173,9 @@ def test_conjunctions_name_each_condition_once():
 
 def test_references_are_strong():
     assert not ref("s", Type(F32, weak=True)).type.weak
+
+
+def test_programs_with_a_nan_equal_their_pickled_copies():
+    value = literal(float("nan"))
+    assert pickle.loads(pickle.dumps(value)) == value == literal(float("inf") - float("inf"))
+    assert len({value, pickle.loads(pickle.dumps(value))}) == 1

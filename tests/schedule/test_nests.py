@@ -16,15 +16,21 @@ def f(x: "m n", g: "n c", b: "n e") -> "m e":
 """
 
 
-def nests_of(text, **extents):
+def nests_of(text, *, outside=False, **extents):
     fusion = fuse(normalise(program(text)))
-    return find_nests(fusion.program, fusion.sweeps, wide_axes(extents))
+    return find_nests(fusion.program, fusion.sweeps, wide_axes(extents), outside=outside)
 
 
 @pytest.mark.parametrize(("e", "bases"), [(512, [("m",)]), (513, [("m", "n"), ("m", "e")])])
 def test_what_spreads_is_computed_inside_where_a_unit_keeps_the_result(e, bases):
     nests = nests_of(LAYERS, m=4096, n=4096, d=4096, e=e)
     assert [nest.base for nest in nests] == bases
+
+
+def test_what_spreads_goes_to_memory_where_that_is_asked():
+    nests = nests_of(LAYERS, outside=True)
+    assert [nest.base for nest in nests] == [("m", "n"), ("m", "e")]
+    assert [nest.exports for nest in nests] == [("sum.1",), ()]
 
 
 def test_what_does_not_spread_is_computed_once():
