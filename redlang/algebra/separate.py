@@ -274,9 +274,9 @@ class Separation:
         if term.chosen:
             return replace(term, factors=(*term.factors, Factor("div", by)))
         if term.element is not None and self.view.fixed(by):
-            return replace(term, element=self.build.div(term.element, by))
+            return replace(term, element=self.build.div(term.element, by), parts=())
         if self.view.varies(by):
-            return replace(term, element=self.build.div(1.0, by))
+            return replace(term, element=self.build.div(1.0, by), parts=())
         return replace(term, factors=(*term.factors, Factor("div", by)))
 
     def _inverse(self, terms: Terms, expr: Expr) -> Term:
@@ -401,7 +401,7 @@ class Separation:
         element = self.build.apply(op, self.build.mul(term.number, term.element), 0.0)
         if term.number == 1:
             element = self.build.apply(op, term.element, 0.0)
-        return (replace(term, number=1, element=element),)
+        return (replace(term, number=1, element=element, parts=()),)
 
 
 def _values(term: Term) -> list[Expr]:

@@ -69,6 +69,7 @@ class Term:
         number: A whole number in front.
         factors: What leaves the sum, in the order written.
         element: The product of the factors that hold elements or constants; None for 1.
+        parts: The factors of `element` as the text multiplies them, one after another.
         shifts, exponential, rotations: The factors in which elements and contexts mix.
         selects: Conditions on elements; where one is false another term stands in its place.
         chosen: Conditions on elements; where one is false the product so far is 0, and what is
@@ -87,6 +88,7 @@ class Term:
     chosen: tuple[Expr, ...] = ()
     inside: int = 0
     outer: Expr | None = None
+    parts: tuple[Expr, ...] = ()
 
     @property
     def mixed(self) -> bool:
@@ -186,7 +188,7 @@ def with_select(term: Term, condition: Expr) -> Term:
 def with_choice(term: Term, condition: Expr, build: Builder) -> Term:
     """Return `where(condition, term, 0)`."""
     if term.product and term.element is not None and not term.factors:
-        return replace(term, element=build.where(condition, term.element, 0.0))
+        return replace(term, element=build.where(condition, term.element, 0.0), parts=())
     outer = term.outer and build.where(condition, term.outer, 0.0)
     chosen = term.chosen if condition in term.chosen else (*term.chosen, condition)
     return replace(term, chosen=chosen, inside=len(term.factors), outer=outer)
@@ -255,7 +257,14 @@ def multiply(a: Term, b: Term, build: Builder) -> Term | None:
         a.chosen,
         len(inside),
         _product(a.outer, b.outer, build),
+        (*_parts(a), *_parts(b)),
     )
+
+
+def _parts(term: Term) -> tuple[Expr, ...]:
+    """Return the factors of the element, as far as they are known."""
+    whole = () if term.element is None else (term.element,)
+    return term.parts or whole
 
 
 def _product(a: Expr | None, b: Expr | None, build: Builder) -> Expr | None:

@@ -15,7 +15,7 @@ up to constants. Moving to the final contexts, once and at the end, gives the st
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from math import comb
 from typing import Literal, TypeAlias
@@ -80,6 +80,7 @@ class Phi:
         dtype: The type in which it is summed.
         choice: Where it is false there is 0 in place of all factors so far, times `outer`.
         outer: A factor outside of that choice; there is none without the other.
+        parts: The factors of `element` in the order of the text, where that is kept.
     """
 
     element: Expr | None
@@ -90,6 +91,7 @@ class Phi:
     dtype: DType
     choice: Expr | None = None
     outer: Expr | None = None
+    parts: tuple[Expr, ...] = field(default=(), compare=False)
 
     @property
     def counts(self) -> bool:
@@ -186,6 +188,11 @@ def carry(
         centres.append(centre)
         powers[centre] = powers.get(centre, 0) + shift.power
     top = Phi(element, maximum, _ordered(powers), _turns(rotations), where, dtype)
+    if maximum is not None and {a for e in term.parts for a in e.type.axes} <= set(
+        maximum.element.type.axes
+    ):
+        # Where parts have axes of their own, their product is one side of a matrix product.
+        top = replace(top, parts=term.parts)
     if outer is not None:
         choice = canonical(term.chosen, build, view.pool)
         top = replace(top, condition=shown, choice=choice, outer=outer)
@@ -268,7 +275,7 @@ def value(phi: Phi, at: Point, build: Builder) -> Expr:
         exponent = build.sub(phi.maximum.element, at(phi.maximum))
         factors.append(build.apply(phi.maximum.base, exponent))
     if phi.element is not None:
-        factors.append(phi.element)
+        factors.extend(phi.parts or (phi.element,))
     for centre, power in phi.centres:
         distance = centre.element
         if centre.moves:

@@ -366,6 +366,8 @@ def _term(pick: Pick, builder: _Builder) -> str:
         forms += [
             f"exp({exact} - {top}) / {total} * ({element})",
             f"exp({exact} - {top}) * ({exact} - {top})",
+            f"where({pick(CONDITIONS)}, exp({exact} - {top}), 0) * ({element})",
+            f"where({pick(CONDITIONS)}, exp({exact} - {top}) / {total}, 0) / ({element})",
         ]
         forms += [
             f"exp({exact} - {top}) / {total} * (({element}) - {n}) ** 2"

@@ -268,3 +268,15 @@ def test_distances_from_a_maximum_of_nothing_are_nothing():
         for tile, segments in ((1, 1), (1, 3), (3, 1)):
             (found,) = fused(fusion, arrays, tile=tile, segments=segments)
             np.testing.assert_allclose(found, oracle(fusion.program, arrays)[0])
+
+
+def test_a_carried_term_stays_in_the_range_that_the_text_keeps():
+    text = kernel('x: "n", v: "n", g: "n"', "return sum[n](exp(x - max[n](x)) * v * g)")
+    fusion = fuse(program_of(text), mode="require")
+    arrays = {
+        "x": np.array([0, -80], np.float32),
+        "v": np.array([0, 1e25], np.float32),
+        "g": np.array([0, 1e25], np.float32),
+    }
+    (found,) = fused(fusion, arrays, precision="declared")
+    np.testing.assert_allclose(found, oracle(fusion.program, arrays)[0], rtol=1e-5)

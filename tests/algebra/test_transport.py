@@ -5,10 +5,15 @@ import pytest
 from redlang.algebra.claims import bases, claims_of, points_of, prover_for
 from redlang.algebra.derive import Declined, Plain, Stage, Transported, derive
 from redlang.algebra.prove import Broken, Claim, Proved
+from redlang.algebra.reading import Reading
 from redlang.algebra.separate import Separation
-from redlang.algebra.transport import Centre, Maximum, axes_of, carry
-from redlang.ir.types import F32, I64
-from tests.algebra.views import B, g, k, signs, u, v, view, x, y, z
+from redlang.algebra.sharing import Pool
+from redlang.algebra.terms import View
+from redlang.algebra.transport import Centre, Maximum, axes_of, carry, value
+from redlang.ir.build import Builder
+from redlang.ir.program import Ref
+from redlang.ir.types import F32, I64, Type
+from tests.algebra.views import B, c, g, k, signs, u, v, view, x, y, z
 
 
 def carried(expr, **known):
@@ -144,3 +149,24 @@ def test_a_shift_from_the_maximum_of_its_exponent_stands_there():
     assert centre.top is at.top.maximum
     assert centre.weight is None
     assert centre.moves
+
+
+def test_elements_are_multiplied_in_the_order_of_the_text():
+    weight = B.exp(B.sub(x, u))
+    apart = carried(B.mul(B.mul(weight, y), g)).top
+    together = carried(B.mul(weight, B.mul(y, g))).top
+    assert apart == together
+    exponential = B.exp(B.sub(x, c))
+    assert value(apart, lambda _: c, B) == B.mul(B.mul(exponential, y), g)
+    assert value(together, lambda _: c, B) == B.mul(exponential, B.mul(y, g))
+
+
+def test_what_is_one_side_of_a_product_stays_together():
+    build = Builder(("m", "n", "e"))
+    p = Ref("p", Type(F32, ("m", "n")))
+    w, h = (Ref(name, Type(F32, ("n", "e"))) for name in ("w", "h"))
+    look = View(("n",), ("u",), build, Pool(), Reading(signs()))
+    term = build.mul(build.mul(build.exp(build.sub(p, u)), w), h)
+    (term,) = Separation(look, signs()).terms(term)
+    top = carry(term, None, F32, look, signs()).top
+    assert value(top, lambda _: c, build) == build.mul(build.exp(build.sub(p, c)), build.mul(w, h))
