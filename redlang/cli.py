@@ -98,7 +98,8 @@ def _argument(text: str) -> tuple[str, object]:
     """Return a name, and a number or an array of one element that takes no memory."""
     import numpy as np
 
-    from redlang.runtime.memory import NUMPY_DTYPES
+    from redlang.ir.types import DTYPES
+    from redlang.runtime.memory import numpy_dtype
 
     name, _, value = text.partition("=")
     array = re.fullmatch(r"(\w*)\[([\d, ]*)\]", value)
@@ -111,10 +112,10 @@ def _argument(text: str) -> tuple[str, object]:
             raise argparse.ArgumentTypeError(f"{text!r}: write {name}=f32[64,128] or {name}=0.5")
         return name, number
     dtype = array[1] or "f32"
-    if dtype not in NUMPY_DTYPES:
-        raise argparse.ArgumentTypeError(f"{dtype!r} is none of {', '.join(NUMPY_DTYPES)}")
+    if dtype not in DTYPES:
+        raise argparse.ArgumentTypeError(f"{dtype!r} is none of {', '.join(DTYPES)}")
     shape = tuple(map(int, array[2].replace(",", " ").split()))
-    return name, np.broadcast_to(np.zeros((), NUMPY_DTYPES[dtype]), shape)
+    return name, np.broadcast_to(np.zeros((), numpy_dtype(dtype)), shape)
 
 
 def _demo(_: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from redlang.runtime.dlpack import CPU, CUDA_HOST, export, is_writable, read_capsule
-from redlang.runtime.memory import NUMPY_DTYPES, AnyArray
+from redlang.runtime.memory import AnyArray, numpy_dtype
 from redlang.values import dataclass
 
 
@@ -68,8 +68,8 @@ def _view_of(capsule: object) -> np.ndarray[Any, Any]:
         "version": 3,
     }
     if 0 in shape:
-        return np.empty(shape, NUMPY_DTYPES[dtype.name])
-    return np.asarray(_Holder(capsule, interface)).view(NUMPY_DTYPES[dtype.name])
+        return np.empty(shape, numpy_dtype(dtype.name))
+    return np.asarray(_Holder(capsule, interface)).view(numpy_dtype(dtype.name))
 
 
 def _way_back(x: AnyArray) -> Callable[[AnyArray], AnyArray]:

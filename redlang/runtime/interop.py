@@ -15,12 +15,12 @@ import numpy as np
 
 from redlang.ir.types import DTYPES, DType
 from redlang.runtime.memory import (
-    FROM_NUMPY,
-    NUMPY_DTYPES,
     AnyArray,
     Library,
     Memory,
+    from_numpy,
     layout_class,
+    numpy_dtype,
 )
 
 TORCH_NAMES = {
@@ -48,7 +48,7 @@ def _mark_numpy(x: np.ndarray[Any, Any]) -> Hashable:
 
 def _memory_numpy(x: np.ndarray[Any, Any]) -> Memory:
     size = x.itemsize
-    dtype = FROM_NUMPY.get(x.dtype)
+    dtype = from_numpy(x.dtype)
     whole = x.flags.aligned and all(stride % size == 0 for stride in x.strides)
     problem = ("", "")
     if isinstance(x, np.ma.MaskedArray):
@@ -71,12 +71,12 @@ def _memory_numpy(x: np.ndarray[Any, Any]) -> Memory:
 
 def _foreign_dtype(dtype: np.dtype[Any]) -> str:
     native = dtype.newbyteorder("=")
-    return f"{native} in foreign byte order" if native in FROM_NUMPY else str(dtype)
+    return f"{native} in foreign byte order" if from_numpy(native) is not None else str(dtype)
 
 
 def _empty_numpy(shape: tuple[int, ...], dtype: DType, device: str) -> np.ndarray[Any, Any]:
     del device
-    return np.empty(shape, NUMPY_DTYPES[dtype.name])
+    return np.empty(shape, numpy_dtype(dtype.name))
 
 
 NUMPY = Library(
@@ -89,7 +89,7 @@ NUMPY = Library(
     strides_text="{}.strides",
     strides_in_bytes=True,
     empty_text="{empty}({shape}, {dtype})",
-    empty_names=lambda dtype, device: {"empty": np.empty, "dtype": NUMPY_DTYPES[dtype.name]},
+    empty_names=lambda dtype, device: {"empty": np.empty, "dtype": numpy_dtype(dtype.name)},
 )
 
 
@@ -163,7 +163,7 @@ def _torch_to_numpy(x: AnyArray) -> np.ndarray[Any, Any]:
     if carrier is None:
         return np.asarray(x.numpy())
     dtype = next(key for key, value in TORCH_NAMES.items() if value == name)
-    return np.asarray(x.view(getattr(torch, carrier)).numpy().view(NUMPY_DTYPES[dtype]))
+    return np.asarray(x.view(getattr(torch, carrier)).numpy().view(numpy_dtype(dtype)))
 
 
 TORCH = Library(
@@ -196,7 +196,7 @@ def _mark_cupy(x: AnyArray) -> Hashable:
 
 
 def _memory_cupy(x: AnyArray) -> Memory:
-    dtype = FROM_NUMPY.get(x.dtype)
+    dtype = from_numpy(x.dtype)
     return Memory(
         address=int(x.data.ptr),
         shape=tuple(x.shape),
@@ -209,7 +209,7 @@ def _memory_cupy(x: AnyArray) -> Memory:
 def _empty_cupy(shape: tuple[int, ...], dtype: DType, device: str) -> AnyArray:
     cupy: Any = sys.modules["cupy"]
     with cupy.cuda.Device(int(device.partition(":")[2] or 0)):
-        return cupy.empty(shape, NUMPY_DTYPES[dtype.name])
+        return cupy.empty(shape, numpy_dtype(dtype.name))
 
 
 CUPY = Library(

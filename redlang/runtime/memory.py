@@ -6,10 +6,10 @@ call bf16 a void.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable
 from typing import Any, TypeAlias
 
-import ml_dtypes
 import numpy as np
 
 from redlang.ir.types import DTYPES, DType
@@ -18,20 +18,40 @@ from redlang.values import dataclass
 AnyArray: TypeAlias = Any
 """An array of any library: there is no common base to annotate."""
 
-NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
+_NATIVE: dict[str, np.dtype[Any]] = {
     "bool": np.dtype(np.bool_),
     **{f"i{bits}": np.dtype(f"int{bits}") for bits in (8, 16, 32, 64)},
     **{f"u{bits}": np.dtype(f"uint{bits}") for bits in (8, 16, 32, 64)},
     **{f"f{bits}": np.dtype(f"float{bits}") for bits in (16, 32, 64)},
-    "bf16": np.dtype(ml_dtypes.bfloat16),
-    "f8e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
-    "f8e5m2": np.dtype(ml_dtypes.float8_e5m2),
 }
-"""NumPy's dtype of every element type."""
+_FROM_NATIVE = {dtype: DTYPES[name] for name, dtype in _NATIVE.items()}
+_EXTRA = {"bf16": "bfloat16", "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}
+_FROM_EXTRA = {label: DTYPES[name] for name, label in _EXTRA.items()}
+"""Element types that NumPy has from the package ml_dtypes."""
 
-FROM_NUMPY: dict[np.dtype[Any], DType] = {
-    dtype: DTYPES[name] for name, dtype in NUMPY_DTYPES.items()
-}
+
+@functools.cache
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """Return NumPy's dtype of an element type."""
+    if name in _NATIVE:
+        return _NATIVE[name]
+    # Whoever has an array of such a type has loaded it; nobody else waits for that.
+    import ml_dtypes  # noqa: PLC0415
+
+    extra: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _EXTRA[name]))
+    return extra
+
+
+def from_numpy(dtype: np.dtype[Any]) -> DType | None:
+    """Return the element type of a NumPy dtype, None if redlang lacks it.
+
+    >>> print(from_numpy(np.dtype("f4")), from_numpy(np.dtype(">f4")), from_numpy(np.dtype("c8")))
+    f32 None None
+    """
+    known = _FROM_NATIVE.get(dtype)
+    if known is None and dtype.type.__module__ == "ml_dtypes":
+        known = _FROM_EXTRA.get(dtype.name)
+    return known
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redlang.runtime.interop import TORCH_NAMES
-from redlang.runtime.memory import FROM_NUMPY
+from redlang.runtime.memory import from_numpy
 from redlang.testing.plans import Pick
 
 Array = NDArray[Any]
@@ -51,7 +51,9 @@ class Placed:
     def tensor(self, device: str) -> Any:  # noqa: ANN401  (a tensor of torch, an optional package)
         """Return the array as a tensor on a device, with the same strides."""
         torch = importlib.import_module("torch")
-        name = TORCH_NAMES[FROM_NUMPY[self.memory.dtype].name]
+        dtype = from_numpy(self.memory.dtype)
+        assert dtype is not None, "it was made of an element type"
+        name = TORCH_NAMES[dtype.name]
         # NumPy has no such types of its own, and torch takes them as the integers of their size.
         carrier = {"bfloat16": "int16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}.get(name)
         memory = self.memory.view(carrier) if carrier else self.memory

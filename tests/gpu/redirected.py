@@ -5,7 +5,7 @@ import numpy as np
 from redlang.kernel import Kernel
 from redlang.runtime.arguments import is_scalar
 from redlang.runtime.interop import TORCH
-from redlang.runtime.memory import FROM_NUMPY
+from redlang.runtime.memory import from_numpy
 from redlang.testing.layouts import Placed
 
 
@@ -27,7 +27,7 @@ def movable(value):
     """Say whether an argument is an array that torch can have."""
     return (
         type(value) is np.ndarray
-        and value.dtype in FROM_NUMPY
+        and from_numpy(value.dtype) is not None
         and value.flags.aligned
         and all(step % value.itemsize == 0 for step in value.strides)
     )

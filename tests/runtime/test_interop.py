@@ -10,7 +10,7 @@ import redlang
 from redlang.ir.types import DTYPES
 from redlang.runtime import foreign, interop
 from redlang.runtime.dlpack import read_capsule, row_major
-from redlang.runtime.memory import NUMPY_DTYPES, layout_class
+from redlang.runtime.memory import layout_class, numpy_dtype
 from tests.with_torch import needs_torch, torch
 
 
@@ -31,7 +31,7 @@ def test_torch_holds_every_element_type(name):
     assert memory.dtype == DTYPES[name]
     assert memory.device == "cpu"
     view = interop.TORCH.to_numpy(tensor)
-    assert view.dtype == NUMPY_DTYPES[name]
+    assert view.dtype == numpy_dtype(name)
     assert interop.NUMPY.memory(view).address == memory.address
 
 
@@ -131,7 +131,7 @@ def test_adopts_any_dlpack_array_without_a_copy(name):
     tensor = torch.arange(12).to(getattr(torch, interop.TORCH_NAMES[name])).reshape(3, 4)[:, ::2]
     adopted = foreign.adopt(Producer(tensor))
     assert adopted is not None
-    assert adopted.array.dtype == NUMPY_DTYPES[name]
+    assert adopted.array.dtype == numpy_dtype(name)
     np.testing.assert_array_equal(
         adopted.array.astype(np.float64), interop.TORCH.to_numpy(tensor).astype(np.float64)
     )
