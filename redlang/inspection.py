@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from redlang.errors import BackendError
 
@@ -16,10 +16,32 @@ if TYPE_CHECKING:
 
     from redlang.explanation import Explanation
     from redlang.pipeline import Machine
-    from redlang.runtime.cuda_compiler import CudaCode, KernelStats
+    from redlang.runtime.cuda_code import CudaCode, KernelStats
     from redlang.schedule.device import Device
 
 STAGES = ("syntax", "program", "fuse", "plan", "loops")
+
+
+class CacheInfo(NamedTuple):
+    """What a kernel has compiled.
+
+    Attributes:
+        compilations: How often machine code was made.
+        loaded: How often it was found on disk.
+        launchers: The kinds of call seen: element types, layouts, libraries, devices.
+        events: One line for each compilation or load: why, and how long it took.
+    """
+
+    compilations: int
+    loaded: int
+    launchers: int
+    events: tuple[str, ...]
+
+
+def cache_info(machine: Machine) -> CacheInfo:
+    """Return what has been compiled for a kernel; see `Kernel.cache_info`."""
+    compiled, loaded, events = machine.history.summary()
+    return CacheInfo(compiled, loaded, machine.caller.launchers, events)
 
 
 def explain(machine: Machine, stage: str | None) -> Explanation:
@@ -85,7 +107,7 @@ def ptx(machine: Machine) -> str:
 
 def stats(machine: Machine) -> tuple[KernelStats, ...]:
     """Return the figures of every kernel; see `Kernel.stats`."""
-    from redlang.runtime.cuda_compiler import kernel_stats
+    from redlang.runtime.cuda_code import kernel_stats
 
     return kernel_stats(cuda_code(machine), _device(machine))
 

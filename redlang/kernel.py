@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from redlang import inspection, pipeline
 from redlang.definition import Definition
@@ -20,7 +20,7 @@ from redlang.options import Contract, Fuse, Instructions, Options, Rounding
 if TYPE_CHECKING:
     from redlang.explanation import Explanation
     from redlang.runtime.calling import Caller
-    from redlang.runtime.cuda_compiler import KernelStats
+    from redlang.runtime.cuda_code import KernelStats
     from redlang.runtime.fold import Fold
 
 Precision = Literal["double", "declared"]
@@ -91,22 +91,6 @@ def _importable(value: _Defined) -> bool:
 
 def _blank(kind: type[Defined]) -> Defined:
     return kind.__new__(kind)
-
-
-class CacheInfo(NamedTuple):
-    """What a kernel has compiled.
-
-    Attributes:
-        compilations: How often machine code was made.
-        loaded: How often it was found on disk.
-        launchers: The kinds of call seen: element types, layouts, libraries, devices.
-        events: One line for each compilation or load: why, and how long it took.
-    """
-
-    compilations: int
-    loaded: int
-    launchers: int
-    events: tuple[str, ...]
 
 
 class Kernel(_Defined):
@@ -218,11 +202,9 @@ class Kernel(_Defined):
         """
         return pipeline.fold(self, axis, size, constants)
 
-    def cache_info(self) -> CacheInfo:
+    def cache_info(self) -> inspection.CacheInfo:
         """Return what has been compiled for this kernel, and why."""
-        machine = self._start()
-        compiled, loaded, events = machine.history.summary()
-        return CacheInfo(compiled, loaded, machine.caller.launchers, events)
+        return inspection.cache_info(self._start())
 
     @property
     def signature(self) -> str:

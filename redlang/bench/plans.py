@@ -10,7 +10,8 @@ from typing import Any
 from redlang.kernel import Kernel, copy
 from redlang.runtime.cache import digest, disk, unpickled, versions
 from redlang.runtime.cuda_classes import Known
-from redlang.runtime.cuda_compiler import CudaCode, CudaCompiler
+from redlang.runtime.cuda_code import CudaCode
+from redlang.runtime.cuda_compiler import CudaCompiler
 from redlang.schedule.device import Device
 from redlang.schedule.plan_text import shape_text
 from redlang.schedule.search import Choice, Ranked

@@ -24,7 +24,8 @@ from redlang.runtime import cuda_tuning
 from redlang.runtime.cache import BUILDING
 from redlang.runtime.counters import StreamCounters, counters_of
 from redlang.runtime.cuda_classes import Arrays, Known
-from redlang.runtime.cuda_compiler import CudaCode, CudaCompiler
+from redlang.runtime.cuda_code import CudaCode
+from redlang.runtime.cuda_compiler import CudaCompiler
 from redlang.runtime.driver import Driver, stream_text
 from redlang.runtime.launcher import Launch, Stored
 from redlang.runtime.matrix_calls import map_maker

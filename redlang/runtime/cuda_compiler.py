@@ -11,7 +11,7 @@ import logging
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import gcd, prod
 from typing import TYPE_CHECKING
 
@@ -25,15 +25,14 @@ from redlang.runtime import cuda_tuning
 from redlang.runtime.cache import digest, disk, keep, unpickled, versions
 from redlang.runtime.compiler import Compiler
 from redlang.runtime.cuda_classes import Arrays, Known
+from redlang.runtime.cuda_code import CudaCode, CudaKernel, kernel_stats
 from redlang.runtime.matrix_choice import is_last_matrix, likely, with_matrices
 from redlang.runtime.planner import Derived
 from redlang.schedule.candidates import Part
-from redlang.schedule.demand import BlockDemand
 from redlang.schedule.device import Device
 from redlang.schedule.facts import Layout
 from redlang.schedule.lower import lower
 from redlang.schedule.model import segments
-from redlang.schedule.occupancy import Occupancy, occupancy
 from redlang.schedule.plan import Plan
 from redlang.schedule.plan_text import plan_text
 from redlang.schedule.search import (
@@ -57,83 +56,6 @@ HARMLESS_SPILLS = 48
 ROOM = 2
 """How much faster what takes room in memory must be than what is computed where it is read."""
 """Bytes that a matrix kernel may spill: what lives across its loops, and is read after them."""
-
-
-@dataclass(frozen=True, slots=True)
-class CudaKernel:
-    """A compiled kernel.
-
-    Attributes:
-        text: The generated text with its geometry.
-        cubin, ptx: What became of it.
-        registers, spill_bytes, shared_bytes: As `ptxas` reports them; shared memory is what a
-            block asks for, static and dynamic.
-        part: The number of its part in the plan.
-    """
-
-    text: KernelText | MatrixText
-    cubin: bytes = field(repr=False)
-    ptx: str = field(repr=False)
-    registers: int
-    spill_bytes: int
-    shared_bytes: int
-    part: int
-
-
-@dataclass(frozen=True, slots=True)
-class CudaCode:
-    """Compiled code of one plan.
-
-    Attributes:
-        loops: What it does.
-        parts: The plans of its kernels.
-        kernels: In the order of their launches.
-        target: The compute capability, as `"9.0a"`.
-        refused: Plans that were better by the model, and why the compiler gave them up.
-    """
-
-    loops: Loops
-    parts: tuple[Part, ...]
-    kernels: tuple[CudaKernel, ...]
-    target: str
-    refused: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class KernelStats:
-    """Figures of one compiled kernel.
-
-    Attributes:
-        name: The kernel's entry.
-        registers: Registers a thread.
-        spill_bytes: Bytes spilled to local memory; plans that spill are given up where another
-            one does not.
-        shared_bytes: Shared memory a block.
-        threads: Threads a block.
-        occupancy: Resident blocks and what limits them.
-    """
-
-    name: str
-    registers: int
-    spill_bytes: int
-    shared_bytes: int
-    threads: int
-    occupancy: Occupancy
-
-
-def kernel_stats(code: CudaCode, device: Device) -> tuple[KernelStats, ...]:
-    """Return the figures of every kernel of a plan on a device."""
-    return tuple(
-        KernelStats(
-            k.text.entry,
-            k.registers,
-            k.spill_bytes,
-            k.shared_bytes,
-            k.text.threads,
-            occupancy(BlockDemand(k.text.threads, k.registers, k.shared_bytes), device.sm),
-        )
-        for k in code.kernels
-    )
 
 
 class CudaCompiler:

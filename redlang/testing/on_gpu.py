@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from redlang.kernel import Kernel, copy
 from redlang.kernel import compile as compiled
-from redlang.runtime.cuda_compiler import CudaCode, CudaCompiler
+from redlang.runtime.cuda_code import CudaCode
+from redlang.runtime.cuda_compiler import CudaCompiler
 from redlang.runtime.interop import TORCH
 from redlang.runtime.probe import probe
 from redlang.testing.cascades import (

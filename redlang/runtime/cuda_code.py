@@ -1,0 +1,90 @@
+"""What compiling for a GPU gives: the code of a plan, and its figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from redlang.codegen.cuda.kernel_text import KernelText
+from redlang.codegen.cuda.matrix_text import MatrixText
+from redlang.ir.loops import Loops
+from redlang.schedule.candidates import Part
+from redlang.schedule.demand import BlockDemand
+from redlang.schedule.device import Device
+from redlang.schedule.occupancy import Occupancy, occupancy
+
+
+@dataclass(frozen=True, slots=True)
+class CudaKernel:
+    """A compiled kernel.
+
+    Attributes:
+        text: The generated text with its geometry.
+        cubin, ptx: What became of it.
+        registers, spill_bytes, shared_bytes: As `ptxas` reports them; shared memory is what a
+            block asks for, static and dynamic.
+        part: The number of its part in the plan.
+    """
+
+    text: KernelText | MatrixText
+    cubin: bytes = field(repr=False)
+    ptx: str = field(repr=False)
+    registers: int
+    spill_bytes: int
+    shared_bytes: int
+    part: int
+
+
+@dataclass(frozen=True, slots=True)
+class CudaCode:
+    """Compiled code of one plan.
+
+    Attributes:
+        loops: What it does.
+        parts: The plans of its kernels.
+        kernels: In the order of their launches.
+        target: The compute capability, as `"9.0a"`.
+        refused: Plans that were better by the model, and why the compiler gave them up.
+    """
+
+    loops: Loops
+    parts: tuple[Part, ...]
+    kernels: tuple[CudaKernel, ...]
+    target: str
+    refused: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KernelStats:
+    """Figures of one compiled kernel.
+
+    Attributes:
+        name: The kernel's entry.
+        registers: Registers a thread.
+        spill_bytes: Bytes spilled to local memory; plans that spill are given up where another
+            one does not.
+        shared_bytes: Shared memory a block.
+        threads: Threads a block.
+        occupancy: Resident blocks and what limits them.
+    """
+
+    name: str
+    registers: int
+    spill_bytes: int
+    shared_bytes: int
+    threads: int
+    occupancy: Occupancy
+
+
+def kernel_stats(code: CudaCode, device: Device) -> tuple[KernelStats, ...]:
+    """Return the figures of every kernel of a plan on a device."""
+    return tuple(
+        KernelStats(
+            k.text.entry,
+            k.registers,
+            k.spill_bytes,
+            k.shared_bytes,
+            k.text.threads,
+            occupancy(BlockDemand(k.text.threads, k.registers, k.shared_bytes), device.sm),
+        )
+        for k in code.kernels
+    )
