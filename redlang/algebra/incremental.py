@@ -9,13 +9,14 @@ renewed before the sums that are taken at them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from redlang.algebra.monotone import NotMonotone, hoist
+from redlang.algebra.points import Point, first_powers, key_of, moves, of_side, weighted_key
 from redlang.algebra.sharing import canonical, conjuncts
 from redlang.algebra.signs import Signs
 from redlang.algebra.states import identity, state_dtypes
-from redlang.algebra.terms import Steady, View, factors_of
+from redlang.algebra.terms import Steady, View
 from redlang.algebra.transport import Centre, Maximum, Phi, Reference, axes_of, move, value
 from redlang.ir import walk
 from redlang.ir.build import literal
@@ -25,26 +26,6 @@ from redlang.ir.types import F32, F64, Type
 
 LARGEST = {F32: 3.4028234663852886e38, F64: 1.7976931348623157e308}
 """The largest finite number of each floating compute type."""
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """A reference point in the places where it is read.
-
-    Attributes:
-        kept: Its value in the state.
-        renewed: Its value for the tile at hand.
-        change: In an update, exp(c - c') for a maximum and c - c' for a centre.
-        joined: Its value after a merge.
-        change_left, change_right: As `change`, for the two sides of a merge.
-    """
-
-    kept: Expr
-    renewed: Expr
-    change: Expr
-    joined: Expr
-    change_left: Expr
-    change_right: Expr
 
 
 class Emitter:
@@ -80,7 +61,7 @@ class Emitter:
         self._declared: dict[Phi, Ref] = {}
         self._points: dict[Reference, Point] = {}
         self._names = taken if taken is not None else set()
-        self._centred = {_weighted(centre): centre for centre in centres if centre.weight}
+        self._centred = {weighted_key(centre): centre for centre in centres if centre.weight}
 
     def plain(
         self,
@@ -153,10 +134,10 @@ class Emitter:
             for size in others:
                 count = self.build.mul(count, size)
             return count
-        centre = self._centred.get(_key(phi)) if not phi.centres else None
+        centre = self._centred.get(key_of(phi)) if not phi.centres else None
         if centre is None or centre.weight is None:
             return self.state(phi, name)
-        rest, weight = self.state(_first(centre), name), self.state(centre.weight, name)
+        rest, weight = self.state(first_powers(centre), name), self.state(centre.weight, name)
         scaled = self.build.mul(self.build.convert(weight, phi.dtype), self.point(centre).kept)
         return self.build.add(scaled, rest)
 
@@ -189,7 +170,7 @@ class Emitter:
                 self._points[reference] = self._at_maximum(reference.top, name)
             else:
                 self._points[reference] = self._centre(reference, name)
-                self.state(_first(reference), name)
+                self.state(first_powers(reference), name)
         return self._points[reference]
 
     def centres(self) -> list[Point]:
@@ -259,7 +240,7 @@ class Emitter:
         def old(other: Phi) -> Expr:
             return self.state(other, name) if other != phi else ref
 
-        change = _moves(points, "change")
+        change = moves(points, "change")
         moved = move(phi, change, change, old, build)
         tile = value(phi, lambda r: points(r).renewed, build)
         self.let(f"{own}.moved", moved)
@@ -271,8 +252,8 @@ class Emitter:
         )
         self.commits.append(Commit(own, f"{own}.next"))
         for side, which in (("a", "change_left"), ("b", "change_right")):
-            change = _moves(points, which)
-            moved = move(phi, change, change, lambda p, s=side: _of(s, old(p)), build)  # type: ignore[misc]
+            change = moves(points, which)
+            moved = move(phi, change, change, lambda p, s=side: of_side(s, old(p)), build)  # type: ignore[misc]
             self.merge.append(Let(f"{own}.{side}", moved))
         self.merge.append(Combine((f"{own}.joined",), "sum", (f"{own}.a",), (f"{own}.b",), types))
         self.merge_commits.append(Commit(own, f"{own}.joined"))
@@ -298,7 +279,7 @@ class Emitter:
         )
         changes = []
         for side in "ab":
-            exponent = build.sub(point(_of(side, state)), joined)
+            exponent = build.sub(point(of_side(side, state)), joined)
             decay = build.apply(reference.base, exponent)
             changes.append(self.let(f"{own}.{side}", decay, merging=True))
         return Point(kept, renewed, change, joined, *changes)
@@ -316,7 +297,7 @@ class Emitter:
         sides = []
         for side in "ab":
             place = walk.substitute(
-                at.kept, {s.name: _of(side, Ref(s.name, s.type)) for s in self.states}
+                at.kept, {s.name: of_side(side, Ref(s.name, s.type)) for s in self.states}
             )
             step = self._clipped(build.sub(place, at.joined))
             sides.append(self.let(f"{own}.{side}.step", step, merging=True))
@@ -355,7 +336,7 @@ class Emitter:
         """
         build, points = self.build, self.point
         assert reference.weight is not None
-        weight, first = reference.weight, _first(reference)
+        weight, first = reference.weight, first_powers(reference)
         total = self.state(weight, name)
         firsts = self._declare(first, name)
         zeroth = Ref(f"{total.name}.next", total.type)
@@ -382,23 +363,23 @@ class Emitter:
         self.commits.append(Commit(own, renewed.name))
         change = self.let(f"{own}.step", self._step(total, kept, renewed))
 
-        a, b = _of("a", kept), _of("b", kept)
-        apart = build.mul(build.sub(b, a), decayed(_of("b", total), "change_right"))
-        right = build.add(decayed(_of("b", firsts), "change_right"), apart)
-        sums = build.add(decayed(_of("a", firsts), "change_left"), right)
+        a, b = of_side("a", kept), of_side("b", kept)
+        apart = build.mul(build.sub(b, a), decayed(of_side("b", total), "change_right"))
+        right = build.add(decayed(of_side("b", firsts), "change_right"), apart)
+        sums = build.add(decayed(of_side("a", firsts), "change_left"), right)
         both = build.convert(Ref(f"{total.name}.joined", total.type), dtype)
         new = self.let(f"{own}.joined_mean", build.add(a, build.div(sums, both)), merging=True)
         chosen: Expr = self._chosen(build.apply("isfinite", new), new, a)
-        chosen = self._chosen(self._nothing(_of("a", total)), b, chosen)
-        chosen = self._chosen(self._nothing(_of("b", total)), a, chosen)
+        chosen = self._chosen(self._nothing(of_side("a", total)), b, chosen)
+        chosen = self._chosen(self._nothing(of_side("b", total)), a, chosen)
         joined = self.let(f"{own}.joined", chosen, merging=True)
         self.merge_commits.append(Commit(own, joined.name))
-        part = decayed(_of("a", total), "change_left")
+        part = decayed(of_side("a", total), "change_left")
         self.gathered[joined.name] = self._common_centre(
             joined, a, build.convert(part, dtype), both
         )
-        left = self.let(f"{own}.a", self._step(_of("a", total), a, joined), merging=True)
-        other = self.let(f"{own}.b", self._step(_of("b", total), b, joined), merging=True)
+        left = self.let(f"{own}.a", self._step(of_side("a", total), a, joined), merging=True)
+        other = self.let(f"{own}.b", self._step(of_side("b", total), b, joined), merging=True)
         return Point(kept, renewed, change, joined, left, other)
 
     def _common_centre(
@@ -437,35 +418,3 @@ class Emitter:
 
 def _numbered(count: int) -> tuple[str, ...]:
     return tuple(f".{i}" for i in range(count))
-
-
-def _of(side: str, ref: Expr) -> Ref:
-    assert isinstance(ref, Ref)
-    return Ref(f"{side}.{ref.name}", ref.type)
-
-
-def _first(centre: Centre) -> Phi:
-    """Return the phi w (y - c) that the running mean of a centre keeps near 0."""
-    assert centre.weight is not None
-    return replace(centre.weight, centres=((centre, 1),))
-
-
-def _weighted(centre: Centre) -> tuple[object, ...]:
-    """Return the key of w y, a sum of which need not be kept beside the centre."""
-    assert centre.weight is not None
-    return _key(centre.weight, *factors_of(centre.element))
-
-
-def _key(phi: Phi, *more: Expr) -> tuple[object, ...]:
-    """Return what phi without centres have in common if their factors only differ in order."""
-    factors = sorted(map(id, (*factors_of(phi.element), *more)))
-    outside = (id(phi.choice), id(phi.outer))
-    return (tuple(factors), phi.maximum, phi.rotations, id(phi.condition), phi.dtype, outside)
-
-
-def _moves(points: Callable[[Reference], Point], which: str) -> Callable[[Reference], Expr]:
-    def change(reference: Reference) -> Expr:
-        move: Expr = getattr(points(reference), which)
-        return move
-
-    return change
