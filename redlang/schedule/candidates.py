@@ -25,7 +25,7 @@ from redlang.schedule.facts import Facts, Layout, power_above, unique
 from redlang.schedule.matrices import MatrixPlan
 from redlang.schedule.nests import Nest
 from redlang.schedule.plan import Kind, NestPlan
-from redlang.schedule.shapes import power_below, spread_part, spread_whole
+from redlang.schedule.shapes import power_below, spread_part, spread_units, spread_whole
 from redlang.schedule.threads import Spread, ThreadPlan
 
 HELD = 64
@@ -260,10 +260,9 @@ class Maker:
                 shape.append(spread)
                 left //= spread.threads
                 held *= spread.count
-            outer = [*self.nest.base, *grid]
-            beside = [] if across else _beside(facts, outer, left)
+            outer = [(a, facts.extent(a)) for a in (*self.nest.base, *grid)]
+            beside = [] if across else spread_units(outer, left)
             left //= prod(s.threads for s in beside)
-            shape += beside
             looped = [a for a in axes if a not in whole]
             room = max(1, HELD // held)
             for axis in reversed(looped):
@@ -276,9 +275,9 @@ class Maker:
                 room = max(1, room // shape[-1].count)
             tiles = {s.axis: s.extent for s in shape if s.axis in (*looped, *inner)}
             if across:
-                beside = _beside(facts, outer, left)
+                beside = spread_units(outer, left)
                 left //= prod(s.threads for s in beside)
-                shape += beside
+            shape += beside
             base = {s.axis: s.extent for s in beside}
             kind: Kind = "single-segment" if self.nest.sweeps else "map"
             plan = NestPlan(
@@ -449,14 +448,3 @@ SHORT_ROW = 16
 
 def _held(shape: Sequence[Spread]) -> int:
     return prod(s.count for s in shape)
-
-
-def _beside(facts: Facts, axes: Sequence[str], threads: int) -> list[Spread]:
-    """Spread units of a grid over threads, neighbours along its last axis first."""
-    found = []
-    for axis in reversed(axes):
-        spread = spread_part(axis, facts.extent(axis), threads, 1)
-        if spread.threads > 1:
-            found.append(spread)
-            threads //= spread.threads
-    return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from redlang.schedule.facts import power_above
 from redlang.schedule.threads import Spread
 
@@ -22,3 +24,14 @@ def spread_part(axis: str, extent: int, threads: int, registers: int) -> Spread:
     count = min(threads, power_above(extent))
     rounds = min(registers, max(1, -(-extent // count)))
     return Spread(axis, rounds, count)
+
+
+def spread_units(axes: Sequence[tuple[str, int]], threads: int) -> list[Spread]:
+    """Spread units of a grid over threads, neighbours along its last axis first."""
+    found: list[Spread] = []
+    for axis, extent in reversed(axes):
+        spread = spread_part(axis, extent, threads, 1)
+        if spread.threads > 1:
+            found.append(spread)
+            threads //= spread.threads
+    return found
