@@ -14,8 +14,9 @@ up to constants. Moving to the final contexts, once and at the end, gives the st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import product
 from math import comb
 from typing import Literal, TypeAlias
@@ -188,11 +189,8 @@ def carry(
         centres.append(centre)
         powers[centre] = powers.get(centre, 0) + shift.power
     top = Phi(element, maximum, _ordered(powers), _turns(rotations), where, dtype)
-    if maximum is not None and {a for e in term.parts for a in e.type.axes} <= set(
-        maximum.element.type.axes
-    ):
-        # Where parts have axes of their own, their product is one side of a matrix product.
-        top = replace(top, parts=term.parts)
+    if maximum is not None:
+        top = replace(top, parts=_sides(term.parts, maximum.element, build))
     if outer is not None:
         choice = canonical(term.chosen, build, view.pool)
         top = replace(top, condition=shown, choice=choice, outer=outer)
@@ -266,6 +264,18 @@ def _parts(phi: Phi) -> list[Expr]:
 def axes_of(phi: Phi, build: Builder) -> tuple[str, ...]:
     """Return the axes that a phi varies with, the swept ones included."""
     return build.union(part.type.axes for part in _parts(phi))
+
+
+def _sides(parts: Sequence[Expr], exponent: Expr, build: Builder) -> tuple[Expr, ...]:
+    """Return factors as they multiply an exponential, one after another.
+
+    From the first on that has axes of its own they are one side of a matrix product.
+    """
+    own = [not set(part.type.axes) <= set(exponent.type.axes) for part in parts]
+    if True not in own:
+        return tuple(parts)
+    first = own.index(True)
+    return (*parts[:first], reduce(build.mul, parts[first:]))
 
 
 def value(phi: Phi, at: Point, build: Builder) -> Expr:

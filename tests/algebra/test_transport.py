@@ -170,3 +170,15 @@ def test_what_is_one_side_of_a_product_stays_together():
     (term,) = Separation(look, signs()).terms(term)
     top = carry(term, None, F32, look, signs()).top
     assert value(top, lambda _: c, build) == build.mul(build.exp(build.sub(p, c)), build.mul(w, h))
+
+
+def test_what_has_the_axes_of_the_weight_stays_on_its_side():
+    build = Builder(("m", "n", "e"))
+    p, g = (Ref(name, Type(F32, axes)) for name, axes in (("p", ("m", "n")), ("g", ("n",))))
+    v = Ref("v", Type(F32, ("n", "e")))
+    look = View(("n",), ("u",), build, Pool(), Reading(signs()))
+    term = build.mul(build.mul(build.exp(build.sub(p, u)), g), v)
+    (term,) = Separation(look, signs()).terms(term)
+    top = carry(term, None, F32, look, signs()).top
+    weight = build.mul(build.exp(build.sub(p, c)), g)
+    assert value(top, lambda _: c, build) == build.mul(weight, v)

@@ -217,6 +217,13 @@ OTHER_WEIGHTS = {
 }
 
 
+def test_weights_with_a_gate_of_their_own(gpu, rng):
+    text = scores(result="sum[n](p * sigmoid(g) * v) / sum[n](p * sigmoid(g))", head=', g: "b n"')
+    given = arrays(rng, "bf16", **attend(m=70, n=70, d=16), g=(1, 70))
+    check(text, given, gpu)
+    assert len(gpu.launches) == 1
+
+
 @pytest.mark.parametrize("name", OTHER_WEIGHTS)
 def test_weights_that_are_no_softmax(name, gpu, rng):
     given = arrays(rng, "bf16", **attend(m=70, n=70, d=16))
