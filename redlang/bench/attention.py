@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import redlang
-from redlang.bench.gpu import graph_us
+from redlang.bench.gpu_times import graph_us
 from redlang.bench.picture import Bars, write
 from redlang.kernel import Kernel
 from redlang.runtime.driver import require_driver

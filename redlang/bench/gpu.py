@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +21,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import redlang
+from redlang.bench.gpu_times import copy_us, flushed_us, graph_us, graphs_us, host_us
 from redlang.bench.gpu_workloads import GPU_WORKLOADS, GpuWorkload, Tensor
 from redlang.bench.picture import Bars, write
 from redlang.bench.plans import Forced, built, numbers
@@ -43,7 +42,6 @@ MEMORY = 1 << 33
 """Bytes of inputs and results that all sets of a workload may take."""
 COPIED = 1 << 32
 """Bytes that the copy moves whose bandwidth stands above the table."""
-REPLAYS = 7
 
 
 @dataclass(slots=True)
@@ -53,6 +51,7 @@ class Line:
     Attributes:
         hot_us: On the same arrays, by way; `redlang`, `torch`, `compile`.
         cold_us: On arrays in turn.
+        flushed_us: Single calls with a cold L2 cache, what launching takes of them included.
         call_us: Host time of one call of redlang and of torch.
         first_call_s: redlang's first call.
         copy_us: A copy that moves as many bytes, in turn too.
@@ -69,6 +68,7 @@ class Line:
     over: float
     hot_us: dict[str, float] = field(default_factory=dict)
     cold_us: dict[str, float] = field(default_factory=dict)
+    flushed_us: dict[str, float] = field(default_factory=dict)
     call_us: dict[str, float] = field(default_factory=dict)
     first_call_s: float = 0.0
     copy_us: float = 0.0
@@ -81,74 +81,6 @@ class Line:
 
 def _torch() -> Any:  # noqa: ANN401  (a module, optional)
     return importlib.import_module("torch")
-
-
-# Time ------------------------------------------------------------------------------------------
-
-
-def graph_us(calls: Sequence[Callable[[], object]], least: int = 20) -> float:
-    """Return the time of one call in µs: a graph of all calls in turn, replayed."""
-    t = _torch()
-    side = t.cuda.Stream()
-    side.wait_stream(t.cuda.current_stream())
-    with t.cuda.stream(side):
-        for call in calls[:3]:
-            call()
-    t.cuda.current_stream().wait_stream(side)
-    rounds = max(1, -(-least // len(calls)))
-    graph = t.cuda.CUDAGraph()
-    kept = []
-    with t.cuda.graph(graph):
-        for _ in range(rounds):
-            # Results of a round live until the next one is done: they lie in different places.
-            kept = [call() for call in calls]
-    del kept
-    count = rounds * len(calls)
-    graph.replay()
-    times = []
-    for _ in range(REPLAYS):
-        start, stop = (t.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        graph.replay()
-        stop.record()
-        stop.synchronize()
-        times.append(1e3 * float(start.elapsed_time(stop)) / count)
-    return statistics.median(times)
-
-
-def host_us(call: Callable[[], object], count: int = 500) -> float:
-    """Return the host's time of one call in µs, the device left to catch up in between."""
-    t = _torch()
-    times = []
-    for _ in range(5):
-        t.cuda.synchronize()
-        start = time.perf_counter()
-        for _ in range(count):
-            call()
-        times.append(1e6 * (time.perf_counter() - start) / count)
-    t.cuda.synchronize()
-    return min(times)
-
-
-COPY = redlang.compile("""
-def copy(x: "n") -> "n":
-    return x
-""")
-
-
-def copy_us(size: int, turns: int) -> float:
-    """Return the time of a copy that moves `size` bytes, read plus written.
-
-    The faster of torch's and of redlang's own kernel without arithmetic, over arrays in turn.
-    """
-    t = _torch()
-    count = size // 8
-    pairs = [(t.randn(count, device="cuda"), t.empty(count, device="cuda")) for _ in range(turns)]
-    COPY(pairs[0][0])
-    return min(
-        graph_us([partial(b.copy_, a) for a, b in pairs]),
-        graph_us([partial(COPY, a, out=b) for a, b in pairs]),
-    )
 
 
 # One workload ----------------------------------------------------------------------------------
@@ -183,10 +115,13 @@ class Bench:
             t._dynamo.reset()
             ways["compile"] = t.compile(work.eager, dynamic=False)
         for name, way in ways.items():
-            line.hot_us[name] = graph_us([partial(way, *args)])
-            line.cold_us[name] = graph_us([partial(way, *each) for each in sets])
             if name != "compile" and work.bytes < 1 << 24:
                 line.call_us[name] = host_us(partial(way, *args))
+        line.flushed_us = {n: flushed_us(partial(way, *args)) for n, way in ways.items()}
+        line.hot_us = graphs_us({name: [partial(way, *args)] for name, way in ways.items()})
+        line.cold_us = graphs_us(
+            {name: [partial(way, *each) for each in sets] for name, way in ways.items()}
+        )
         if work.bytes not in self.copies:
             self.copies[work.bytes] = copy_us(work.bytes, copies)
         line.copy_us = self.copies[work.bytes]
@@ -345,12 +280,12 @@ def table(lines: Sequence[Line], bandwidth: float) -> str:
 
 
 def call_table(lines: Sequence[Line]) -> str:
-    """Return host times as text."""
-    rows = ["host µs a call"]
+    """Return the times of single calls as text."""
+    rows = ["µs of a single call with a cold L2 cache; µs of the host for one call"]
     for line in lines:
-        if line.call_us:
-            times = ", ".join(f"{name} {us:.1f}" for name, us in line.call_us.items())
-            rows.append(f"{line.name:30} {line.size:13} {times}")
+        single = ", ".join(f"{name} {us:.1f}" for name, us in line.flushed_us.items())
+        host = ", ".join(f"{name} {us:.1f}" for name, us in line.call_us.items())
+        rows.append(f"{line.name:30} {line.size:13} {single}{'; host: ' if host else ''}{host}")
     return "\n".join(rows)
 
 

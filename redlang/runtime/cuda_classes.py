@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from redlang.codegen.cuda.kernel_text import ArrayClass, Classes
 from redlang.runtime.matrix_calls import matrix_classes
-from redlang.schedule.candidates import Part
 from redlang.schedule.device import Device
 from redlang.schedule.facts import Layout
+from redlang.schedule.parts import Part
 from redlang.schedule.search import (
     SHORT_CLASS,
     ShapeClass,

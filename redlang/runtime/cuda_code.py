@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from redlang.codegen.cuda.kernel_text import KernelText
 from redlang.codegen.cuda.matrix_text import MatrixText
 from redlang.ir.loops import Loops
-from redlang.schedule.candidates import Part
 from redlang.schedule.demand import BlockDemand
 from redlang.schedule.device import Device
 from redlang.schedule.occupancy import Occupancy, occupancy
+from redlang.schedule.parts import Part
 
 
 @dataclass(frozen=True, slots=True)

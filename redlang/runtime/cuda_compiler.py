@@ -28,11 +28,11 @@ from redlang.runtime.cuda_classes import Arrays, Known
 from redlang.runtime.cuda_code import CudaCode, CudaKernel, kernel_stats
 from redlang.runtime.matrix_choice import is_last_matrix, likely, with_matrices
 from redlang.runtime.planner import Derived
-from redlang.schedule.candidates import Part
 from redlang.schedule.device import Device
 from redlang.schedule.facts import Layout
 from redlang.schedule.lower import lower
 from redlang.schedule.model import segments
+from redlang.schedule.parts import Part
 from redlang.schedule.plan import Plan
 from redlang.schedule.plan_text import plan_text
 from redlang.schedule.search import (
@@ -350,8 +350,8 @@ def _texts(
         found.append(emit_matrix(loops, kernels[0], part.matrix, classes))
         found += [emit_merge(loops, merge, part.matrix, classes) for merge in kernels[1:]]
         return found
-    from redlang.codegen.cuda.elements import emit  # noqa: PLC0415
     from redlang.codegen.cuda.merging import emit_segments  # noqa: PLC0415
+    from redlang.codegen.cuda.resident import emit  # noqa: PLC0415
 
     if len(kernels) == 2:
         sweep, merge = kernels

@@ -10,7 +10,7 @@ from redlang.codegen.cuda.matrix_text import TensorMap
 from redlang.ir.types import DType
 from redlang.runtime import tensor_maps
 from redlang.runtime.driver import Driver
-from redlang.schedule.candidates import Part
+from redlang.schedule.parts import Part
 
 WIDEST = 16
 LONGEST_STEP = 1 << 40

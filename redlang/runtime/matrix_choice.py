@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from redlang.runtime.compiler import Compiler
 from redlang.schedule import matrix_model
-from redlang.schedule.candidates import Part
 from redlang.schedule.device import Device
 from redlang.schedule.facts import Facts, Layout
 from redlang.schedule.matrix_plans import matrix_candidates
 from redlang.schedule.nests import Nest
+from redlang.schedule.parts import Part
 from redlang.schedule.search import Choice, Ranked
 
 

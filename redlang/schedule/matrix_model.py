@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from redlang.schedule.candidates import Candidate, Part
 from redlang.schedule.demand import BlockDemand
 from redlang.schedule.device import Device
 from redlang.schedule.facts import Facts
 from redlang.schedule.matrix_segments import work_of
 from redlang.schedule.model import Estimate
 from redlang.schedule.occupancy import occupancy
+from redlang.schedule.parts import Candidate, Part
 from redlang.schedule.product_plans import product_shape
 from redlang.schedule.roofline import Bound, Pipe, Work, roofline
 from redlang.schedule.search import Ranked

@@ -22,7 +22,6 @@ from redlang.ir.loops import GridAxis
 from redlang.ir.program import ArrayParam, Expr, Load, Program, Reduce
 from redlang.ir.types import BF16, F16, F32, DType
 from redlang.options import Options
-from redlang.schedule.candidates import Candidate, Part
 from redlang.schedule.contract import split_product
 from redlang.schedule.device import Device
 from redlang.schedule.facts import Facts, Layout, power_above
@@ -30,6 +29,7 @@ from redlang.schedule.fragments import GROUP_ROWS, STEP
 from redlang.schedule.matrices import MatrixPlan, MatrixUnitName
 from redlang.schedule.matrix_segments import segment_count
 from redlang.schedule.nests import Nest
+from redlang.schedule.parts import Candidate, Part
 from redlang.schedule.plan import NestPlan
 from redlang.schedule.portable_plans import fitted, tilings
 from redlang.schedule.product_plans import Shape as Products

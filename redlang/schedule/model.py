@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from math import log2, prod
 
 from redlang.ir import walk
-from redlang.schedule.candidates import Candidate, Part
 from redlang.schedule.demand import BlockDemand
 from redlang.schedule.device import WARP, Device
 from redlang.schedule.facts import Access, Facts
 from redlang.schedule.matrix_segments import segment_count
 from redlang.schedule.occupancy import Occupancy, occupancy
+from redlang.schedule.parts import Candidate, Part
 from redlang.schedule.roofline import Bound, Work, roofline
 
 MEMORY_US = 1.1
@@ -33,11 +33,17 @@ CROWD = 1536
 """Threads beyond 256 that double what a block waits."""
 STRIPS = 1.06
 """What strips cost over a row on chip, as measured where both read it once."""
+PART = 16
+"""Elements of a row in shared memory that are in registers at a time."""
+PART_US = 0.06
+"""What each part of a row in shared memory costs a block, on an SM with others."""
+STAGED = 1.09
+"""What the way through shared memory costs over loads into registers, as measured."""
 TURN = 0.5
 """How much of the first load and the last fold of a block shows where it is alone on its SM."""
 STEP_US = 0.6
 """One round of the last block's reading of what other blocks found."""
-SPILLS = 1.5
+SPILLS = 1.65
 """Estimates over the registers that there are, from which on a plan surely spills."""
 KEPT = 0.7
 """Registers of an element for each of its special functions."""
@@ -113,11 +119,12 @@ def estimate(part: Part, facts: Facts, device: Device) -> Estimate:
     work = shape.work()
     bound = roofline(work, device)
     registers = shape.registers()
-    fits = occupancy(BlockDemand(part.threads.threads, registers), device.sm)
+    demand = BlockDemand(part.threads.threads, registers, shape.staged_bytes())
+    fits = occupancy(demand, device.sm)
     resident = max(1, fits.blocks)
     per_sm = -(-shape.blocks // device.sms)
     share = per_sm * device.sms / max(1, shape.blocks)
-    moved = shape.traffic()
+    moved = shape.traffic(resident)
     pipes = {name: time * (1 if name == "memory" else ISSUE) for name, time in bound.pipes_us}
     arithmetic = sum(pipes[n] for n in ("arithmetic", "comparisons")) / 2
     terms = {
@@ -139,7 +146,9 @@ def estimate(part: Part, facts: Facts, device: Device) -> Estimate:
         # Where a block ends and the next one begins, only other blocks keep the SM busy.
         turns = max(0.0, per_sm / resident - 1)
         total += TURN * turns * (MEMORY_US + shape.folds_us()) / resident**2
-        total *= STRIPS
+        total *= STRIPS * (STAGED if part.threads.ahead else 1.0)
+    if part.threads.shared:
+        total += PART_US * per_sm * shape.held / PART
     if fits.blocks == 0:
         total = float("inf")
     ordered = tuple(sorted(terms.items(), key=lambda item: -item[1]))
@@ -193,17 +202,17 @@ class _Shape:
         )
         return ratio * max(1, copies)
 
-    def traffic(self) -> float:
-        """Return the bytes that memory moves, repeated reads included."""
-        return sum(self._moved(access) for access in self.facts.accesses)
+    def traffic(self, resident: int) -> float:
+        """Return the bytes that memory moves, repeated reads by `resident` blocks included."""
+        return sum(self._moved(access, resident) for access in self.facts.accesses)
 
-    def _moved(self, access: Access) -> float:
+    def _moved(self, access: Access, resident: int) -> float:
         whole = float(access.whole)
         if access.gathered and access.unit is None:
             return whole * 32 / access.size
         if access.written:
             return whole * self._waste(access)
-        return whole * self._waste(access) * self._reads(access)
+        return whole * self._waste(access) * self._reads(access, resident)
 
     def _waste(self, access: Access) -> float:
         """Return how many bytes move for each that is wanted: lanes that are far apart."""
@@ -224,7 +233,7 @@ class _Shape:
         rows = prod(s.extent for s in swept)
         return 1 + FAR_SHARE * max(0.0, log2(rows / FAR_ROWS))
 
-    def _reads(self, access: Access) -> float:
+    def _reads(self, access: Access, resident: int) -> float:
         """Return how often an array is read: once more where a map follows a streamed sweep."""
         stream = self.kind in ("multi-segment", "single-segment")
         swept = set(self.facts.swept)
@@ -232,7 +241,7 @@ class _Shape:
         if stream and swept & set(access.axes):
             again = self._again()
             block = access.whole / max(1, self.blocks)
-            live = block * min(self.blocks, self.device.sms * 4)
+            live = block * min(self.blocks, self.device.sms * resident)
             passes += again / (L2_SPEED if live < self.device.l2_bytes / 2 else 1)
         return passes
 
@@ -312,7 +321,13 @@ class _Shape:
         body = self.held * 4 / self.device.clock_mhz * max(1, self._operations() / 4)
         # All warps of a large block wait at once, for memory and for each other.
         crowd = 1 + max(0, self.part.threads.threads - 256) / CROWD
-        return (waits * (MEMORY_US + body) + self.folds_us()) * crowd + merge
+        ahead = self.part.threads.ahead
+        if ahead:
+            # What a round waits for was asked for so many rounds ago.
+            rounds = waits * max(body, MEMORY_US / ahead) + MEMORY_US
+        else:
+            rounds = waits * (MEMORY_US + body)
+        return (rounds + self.folds_us()) * crowd + merge
 
     def _operations(self) -> float:
         work = self.facts.element_work
@@ -331,6 +346,21 @@ class _Shape:
         warps = self.part.threads.threads / WARP
         return self.rounds() * self.facts.state_operations * warps / 4 / self.device.clock_mhz
 
+    def staged_bytes(self) -> int:
+        """Return the shared memory of a block for tiles that are on their way."""
+        threads = self.part.threads
+        if not threads.ahead and not threads.shared:
+            return 0
+        facts = self.facts
+        whole = {*facts.swept, *facts.mapped, *facts.extra, *facts.inner, *facts.nest.base}
+        swept = {*threads.strips} if threads.ahead else whole
+        tiles = [
+            a.size * prod(threads.spread(axis).count for axis in a.axes)
+            for a in self.facts.accesses
+            if not a.written and not a.gathered and swept <= set(a.axes)
+        ]
+        return sum(tiles) * threads.threads * (threads.ahead + 1)
+
     def registers(self) -> int:
         """Return an estimate of the registers of a thread."""
         threads = self.part.threads
@@ -342,7 +372,8 @@ class _Shape:
         tiles = 1.0 + sum(min(4, a.size) / 4 for a in arrays[1:]) + 0.5
         # Powers and logarithms of elements are kept beside them.
         tiles += KEPT * max(0.0, self._specials() - 0.5) * max(1, len(arrays))
-        estimate = 24 + self.held * words * tiles
+        held = min(self.held, PART) if threads.shared else self.held
+        estimate = 24 + held * words * tiles
         if threads.strips:
             estimate += 2 * sum(len(s.states) for s in self.facts.nest.sweeps)
         cap = 65536 // (threads.threads * threads.min_blocks)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from redlang.schedule.candidates import Part
 from redlang.schedule.device import Device
 from redlang.schedule.matrices import MatrixPlan
 from redlang.schedule.model import Estimate, segments
+from redlang.schedule.parts import Part
 from redlang.schedule.search import Choice, Measured, Ranked
 
 LOSERS = 5
@@ -65,6 +65,8 @@ def _part(
         yield f"  units     {threads.units} a block, {threads.unit_threads} threads each"
     if threads.blocks > 1:
         yield f"  clusters  {threads.blocks} blocks share a unit"
+    if threads.ahead:
+        yield f"  ahead     {threads.ahead} tiles on their way to shared memory"
     owner = "threads" if part.matrix is None else "lanes"
     for spread in threads.spreads:
         held = f"{spread.registers} × {spread.threads} {owner} × {spread.width}"
@@ -72,7 +74,8 @@ def _part(
     if plan.resident:
         limits = dict(plan.limits)
         held = ", ".join(f"{a} up to {limits[a]}" if a in limits else a for a in plan.resident)
-        yield f"  registers {held}"
+        place = "shared   " if threads.shared else "registers"
+        yield f"  {place} {held}"
     if plan.segmented is not None:
         count = segments(part, extents, device)
         yield f"  segments  {plan.segmented} in {count}, merged in order"
@@ -128,5 +131,9 @@ def shape_text(part: Part) -> str:
     )
     units = f", {part.threads.units} units" if part.threads.units > 1 else ""
     units += f", {part.threads.blocks} blocks" if part.threads.blocks > 1 else ""
+    units += ", in shared memory" if part.threads.shared else ""
+    units += f", {part.threads.ahead} tiles ahead" if part.threads.ahead else ""
+    crowded = part.threads.min_blocks > 1 and not part.across
+    units += f", {part.threads.min_blocks} blocks an SM" if crowded else ""
     across = ", shared by blocks" if part.across else ""
     return f"{spreads or 'one element'}{units}{across}"

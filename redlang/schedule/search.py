@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from redlang.ir.program import Program
-from redlang.schedule.candidates import Candidate, Part, candidates
+from redlang.schedule.candidates import candidates
 from redlang.schedule.device import Device
 from redlang.schedule.facts import SHORT, Facts, Layout, unique
 from redlang.schedule.model import Estimate, estimate, segments
 from redlang.schedule.nests import Nest
+from redlang.schedule.parts import Candidate, Part
 
 SHORT_CLASS = 64
 """Rows up to this length share one class, whatever their alignment."""
@@ -202,6 +203,25 @@ def _order(ranked: Ranked) -> tuple[float, int]:
     return round(ranked.time_us, 2), -max(widths, default=1)
 
 
+def _at_once(ranked: Ranked, device: Device) -> Candidate | None:
+    """Return a plan with fewer registers, if all its blocks run at once then, and hardly before.
+
+    A few blocks more than the SMs hold take as long as twice as many.
+    """
+    candidate = ranked.candidate
+    if len(candidate.parts) > 1 or candidate.family != "on-chip":
+        return None
+    (part,), (found,) = candidate.parts, ranked.estimates
+    if part.threads.shared or len(part.nest.sweeps) == 1:
+        # The fused form has no register to spare.
+        return None
+    wanted = -(-found.blocks // device.sms)
+    if not found.occupancy.blocks < wanted <= 2 * found.occupancy.blocks:
+        return None
+    threads = replace(part.threads, min_blocks=wanted)
+    return Candidate(candidate.family, (replace(part, threads=threads),))
+
+
 def rank(
     program: Program,
     found: list[Candidate],
@@ -222,6 +242,8 @@ def rank(
         for c in found
         if not any(p.across and segments(p, extents, device) == 1 for p in c.parts)
     ]
+    close = [c for c in (_at_once(r, device) for r in ranked) if c is not None]
+    ranked += [Ranked(c, tuple(estimate(p, facts(p), device) for p in c.parts)) for c in close]
     held = [r for r in ranked if r.candidate.family == "held"]
     others = [r for r in ranked if r.candidate.family != "held"]
     others.sort(key=_order)

@@ -61,6 +61,10 @@ class ThreadPlan:
         blocks: Blocks that share a unit, as a cluster; a power of two. Which block of them a
             thread is in counts as the highest bits of the thread's number.
         strips: Swept axes over which each thread keeps states of its own until the sweep is over.
+        ahead: Tiles of a strip's loads that are on their way to shared memory while another is
+            computed with.
+        shared: Whether what a unit holds lies in shared memory, to be read anew after each fold,
+            and not in registers.
         min_blocks: Blocks that the compiler should leave registers for on one SM.
     """
 
@@ -69,6 +73,8 @@ class ThreadPlan:
     strips: tuple[str, ...] = ()
     min_blocks: int = 1
     blocks: int = 1
+    ahead: int = 0
+    shared: bool = False
 
     def __post_init__(self) -> None:
         """Check that threads can be told apart by bits, and that units keep to themselves."""

@@ -36,6 +36,7 @@ from redlang.targets.ptx.barriers import (
 )
 from redlang.targets.ptx.calls import Body, body_of, call, function, results_of
 from redlang.targets.ptx.convert import COMPUTE_CODES, STORAGE_BITS, rounding
+from redlang.targets.ptx.cp_async import pieces_arrived, pieces_commit
 from redlang.targets.ptx.elementary import exp, exp2, fma, maximum, minimum, rsqrt
 from redlang.targets.ptx.inline import (
     LLVM_TYPES,
@@ -56,9 +57,8 @@ from redlang.targets.ptx.ranks import (
     joined_key,
     lower_half,
     lower_key,
-    packed_key,
-    rank_bf16,
-    rank_f16,
+    packed_key_bf16,
+    packed_key_f16,
     rank_f32,
     unrank_bf16,
     unrank_f16,
@@ -78,6 +78,7 @@ from redlang.targets.ptx.shuffle import (
     warp_sum,
 )
 from redlang.targets.ptx.stacking import filled, stacked
+from redlang.targets.ptx.staged import fetch, staged
 
 Counts = Mapping[str, int]
 """Registers of a tile along each axis, in the tile's order of axes."""
@@ -401,6 +402,7 @@ __all__ = [
     "exp",
     "exp2",
     "fence",
+    "fetch",
     "filled",
     "fma",
     "fold",
@@ -416,9 +418,10 @@ __all__ = [
     "maximum",
     "minimum",
     "named_barrier",
-    "packed_key",
-    "rank_bf16",
-    "rank_f16",
+    "packed_key_bf16",
+    "packed_key_f16",
+    "pieces_arrived",
+    "pieces_commit",
     "rank_f32",
     "rounding",
     "rsqrt",
@@ -427,6 +430,7 @@ __all__ = [
     "smaller",
     "split",
     "stacked",
+    "staged",
     "store",
     "tiles",
     "unrank_bf16",

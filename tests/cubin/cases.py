@@ -142,11 +142,12 @@ def normal(dtype, *shape):
 
 
 def special(dtype, *shape):
-    """Rows with NaN, ties and nothing but -inf."""
+    """Rows with NaN of both signs, ties and nothing but -inf."""
 
     def make(rng):
         x = rng.standard_normal(shape).astype(dtype)
         x[0, 5] = np.nan
+        x[0, 3] = -x[0, 5]
         x[1] = -np.inf
         x[2, [7, 9]] = 50
         x[3, 3:6] = np.nan
@@ -236,6 +237,8 @@ def cases():
     for segments in (1, 3, 7):
         yield from _streamed(segments)
     yield from _joined()
+    yield from _ahead()
+    yield from _in_shared()
     yield from _lists()
     yield from _others()
 
@@ -294,6 +297,113 @@ def _joined():
             tolerance=2e-5,
             options={"segments": segments, "exact": ("c",)},
         )
+
+
+def _ahead():
+    """Yield sweeps whose loads run ahead: more tiles than slots, fewer, ragged ends, blocks."""
+    for length, segments, ahead in ((5000, 1, 2), (5001, 3, 4), (700, 1, 4), (4096, 2, 1)):
+        for name, text in (("variance", VARIANCE), ("masked", MASKED)):
+            yield Case(
+                f"{name} of {length}, {segments} parts, {ahead} tiles ahead",
+                text,
+                normal(np.float32, 3, length),
+                (streamed(512),),
+                (threads(STRIP, strips=("n",), ahead=ahead),),
+                options={"segments": segments},
+            )
+    yield Case(
+        "logsumexp of halves, units in warps, tiles ahead",
+        LOGSUMEXP,
+        normal(np.float16, 6, 3000),
+        (streamed(512),),
+        (threads(Spread("n", 2, 32, 8), strips=("n",), units=4, ahead=2),),
+        tolerance=1e-3,
+    )
+
+    def weighed(rng):
+        x = rng.standard_normal((3, 3000, 3)).astype(np.float32) + 50
+        return {"w": rng.random((3, 3000), np.float32), "x": x}
+
+    yield Case(
+        "spread of weighed points, tiles ahead",
+        WEIGHED,
+        weighed,
+        (streamed(256, resident=("c",), limits=(("c", 3),)),),
+        (threads(Spread("c", 3), Spread("n", 2, 32, 4), strips=("n",), ahead=2),),
+        tolerance=2e-5,
+        options={"segments": 4, "exact": ("c",)},
+    )
+    yield Case(
+        "columns, tiles ahead",
+        COLUMNS,
+        normal(np.float32, 170, 72),
+        (streamed(8, m=64),),
+        (threads(Spread("n", 2, 4, 1), Spread("m", 1, 16, 4), strips=("n",), ahead=4),),
+    )
+
+
+PEAK = """
+def peak(x: "m n") -> ("m", "m", "m n"):
+    d = x - mean[n](x)
+    s = rsqrt(mean[n](d * d) + 1e-5)
+    return max[n](d * s), argmax[n](x), d * s
+"""
+ROUNDED = """
+def scaled(x: "m n", g: "n") -> ("m n", "m"):
+    y = x * rsqrt(mean[n](x * x) + 1e-6) * g
+    scale = max[n](abs(y)) / 448
+    return y / scale, scale
+"""
+
+
+def _in_shared():
+    """Yield rows in shared memory: several parts or one, ragged, with results beside the rows."""
+    for length, spread in (
+        (2048, Spread("n", 4, 64, 8)),
+        (2000, Spread("n", 8, 32, 8)),
+        (1003, Spread("n", 8, 128, 1)),
+        (512, Spread("n", 2, 32, 8)),
+        (3000, Spread("n", 8, 128, 4)),
+    ):
+        for name, text, dtype in (("softmax", SOFTMAX, np.float16), ("peak", PEAK, np.float32)):
+            yield Case(
+                f"{name} of {length} in shared memory",
+                text,
+                normal(dtype, 5, length),
+                (on_chip(spread.extent),),
+                (threads(spread, shared=True),),
+                mode="never",
+                tolerance=1e-3 if dtype == np.float16 else 3e-6,
+            )
+
+    def norm(length, gains):
+        def make(rng):
+            names = ("x", *gains)
+            shapes = ((5, length), *((length,) for _ in gains))
+            made = (rng.standard_normal(shape).astype(BF16) for shape in shapes)
+            return dict(zip(names, made, strict=True))
+
+        return make
+
+    for name, text, gains in (("layer norm", LAYER_NORM, "gb"), ("scaled", ROUNDED, "g")):
+        for mode in ("never", "auto"):
+            yield Case(
+                f"{name} in shared memory, {mode}",
+                text,
+                norm(1024, gains),
+                (on_chip(1024),),
+                (threads(Spread("n", 4, 32, 8), units=4, shared=True),),
+                mode=mode,
+                tolerance=1e-2,
+            )
+    yield Case(
+        "a mask of indices, in shared memory",
+        MASKED,
+        normal(np.float32, 40, 200),
+        (on_chip(256),),
+        (threads(Spread("n", 8, 32, 1), shared=True),),
+        mode="never",
+    )
 
 
 def _lists():

@@ -7,7 +7,6 @@ import numpy as np
 
 from redlang.algebra.fuse import fuse
 from redlang.codegen.arguments import Extent, Stride
-from redlang.codegen.cuda.elements import emit
 from redlang.codegen.cuda.kernel_text import (
     Address,
     ArrayClass,
@@ -17,6 +16,7 @@ from redlang.codegen.cuda.kernel_text import (
     Number,
 )
 from redlang.codegen.cuda.merging import emit_segments
+from redlang.codegen.cuda.resident import emit
 from redlang.frontend.capture import from_text
 from redlang.frontend.parser import parse
 from redlang.frontend.resolve import Signature, resolve

@@ -71,6 +71,8 @@ class Block:
         self.rank = np.arange(self.threads) // threads
         self.shared = np.zeros(shared_bytes + 16, np.uint8)
         self.waited = False
+        # Copies that are under way, in groups: (offset in shared memory, bytes).
+        self.started: list[list[tuple[np.ndarray, np.ndarray]]] = [[]]
 
     def wide(self, value, dtype=None):
         return np.broadcast_to(np.asarray(value, dtype), (self.threads,))
@@ -292,6 +294,51 @@ class Tiles(Keys):
             return self.tile(found)
 
         return loaded
+
+    def fetch(self, access, stride):
+        size = STORAGE[access.dtype].itemsize
+
+        def fetched(offset, *values):
+            offset = self.block.wide(offset)
+            assert (offset % (access.width * size) == 0).all()
+            for number, (_, start, here) in enumerate(self._accesses(access, values)):
+                parts = [
+                    self.block.memory.load(start + element * size, here[element], size)
+                    for element in range(access.width)
+                ]
+                raw = np.concatenate(parts, axis=1)
+                self.block.started[-1].append((offset + number * stride, raw))
+
+        return fetched
+
+    def staged(self, access, stride, native_f8=True):
+        del native_f8
+        dtype = access.dtype
+
+        def found(offset):
+            elements = [None] * access.count
+            for number, piece in enumerate(pieces(access)):
+                size = STORAGE[dtype].itemsize
+                first = self.block.wide(offset)[:, None] + number * stride
+                raw = self.block.shared[first + np.arange(access.width * size)]
+                data = np.ascontiguousarray(raw).view(STORAGE[dtype]).astype(COMPUTE[dtype])
+                for element, spot in enumerate(piece.places):
+                    elements[spot] = lanes(data[:, element])
+            return self.tile(elements)
+
+        return found
+
+    def pieces_commit(self):
+        self.block.started.append([])
+
+    def pieces_arrived(self, pending):
+        def wait():
+            # What is not waited for may arrive at any time: here it does at the last moment.
+            while len(self.block.started) > pending + 1:
+                for offset, raw in self.block.started.pop(0):
+                    self.block.shared[offset[:, None] + np.arange(raw.shape[1])] = raw
+
+        return wait
 
     def store(self, access, hint="plain", native_f8=True):
         del native_f8

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from redlang.codegen.cuda.elements import emit
 from redlang.codegen.cuda.kernel_text import ArrayClass, Classes
 from redlang.codegen.cuda.merging import emit_segments
+from redlang.codegen.cuda.resident import emit
 from redlang.schedule.threads import Spread
 from redlang.targets import toolchain
 from tests.cubin.cases import (
@@ -104,6 +104,36 @@ def test_a_row_over_a_cluster_is_read_once_and_folded_through_shared_memory():
     assert loads(binary) == [WIDE] * 2
     # A maximum and a sum, written to each of the eight blocks.
     assert binary.ptx.count("st.shared::cluster") == 16
+    assert binary.assembly.registers <= 64
+
+
+def test_loads_that_run_ahead_are_copies_to_shared_memory():
+    binary = compiled(
+        VARIANCE,
+        {"x": "f32"},
+        streamed(4096),
+        threads(Spread("n", 4, 256, 4), strips=("n",), ahead=2),
+        classes(ROW_4096, {}, multiples={"n": 4}),
+        mode="auto",
+        cut=False,
+    )
+    # Two tiles before the loop and one in it, of four pieces each.
+    assert binary.ptx.count("cp.async.ca.shared.global") == 3 * 4
+    assert not [text for text in loads(binary) if "v4" in text]
+    assert len(re.findall(r"ld\.shared\.v4\.b32", binary.ptx)) >= 4
+
+
+def test_rows_in_shared_memory_leave_registers_to_more_blocks():
+    binary = compiled(
+        LAYER_NORM,
+        {"x": "bf16", "g": "bf16", "b": "bf16"},
+        on_chip(16384),
+        threads(Spread("n", 8, 256, 8), min_blocks=4, shared=True),
+        classes({**ROW_4096, "g": "n", "b": "n"}, {"n": 16384}),
+    )
+    # x is copied once; gains and biases come from memory, a part at a time.
+    assert binary.ptx.count("cp.async.ca.shared.global") == 8
+    assert len([text for text in loads(binary) if "v4" in text]) == 2 * 2
     assert binary.assembly.registers <= 64
 
 

@@ -33,7 +33,13 @@ def lanes(array):
 class Keys:
     """Ranks of floats, and keys made of a rank and an index."""
 
-    def packed_key(self, rank, index):
+    def packed_key_f16(self, x, index):
+        return self._packed(self._rank(x, np.float16, np.uint16), index)
+
+    def packed_key_bf16(self, x, index):
+        return self._packed(self._rank(x, ml_dtypes.bfloat16, np.uint16), index)
+
+    def _packed(self, rank, index):
         return lanes((rank.astype(np.uint32) << 16) | (0xFFFF - index.astype(np.uint32)))
 
     def upper_half(self, key):
@@ -66,12 +72,6 @@ class Keys:
         sign = width(1 << (8 * width().itemsize - 1))
         bits = np.where(rank & sign, rank ^ sign, rank ^ top).astype(width)
         return lanes(bits.view(dtype).astype(np.float32))
-
-    def rank_f16(self, x):
-        return self._rank(x, np.float16, np.uint16)
-
-    def rank_bf16(self, x):
-        return self._rank(x, ml_dtypes.bfloat16, np.uint16)
 
     def rank_f32(self, x):
         return self._rank(x, np.float32, np.uint32)

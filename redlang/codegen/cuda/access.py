@@ -53,6 +53,8 @@ class Accesses:
     def __init__(self, frame: Frame, values: Values) -> None:
         self.frame = frame
         self.values = values
+        # While copies are started: the axis along which they run ahead, and by how much.
+        self._lead: tuple[str, str] | None = None
 
     # Loads ------------------------------------------------------------------------------------
 
@@ -68,13 +70,52 @@ class Accesses:
         if axes is None:
             assert isinstance(expr, Load)
             return self._gather(expr, memory, depth)
-        access, arguments = self._access(memory, axes, frame.tile_axes(axes))
+        access, arguments, _ = self._access(memory, axes, frame.tile_axes(axes))
         hint = self._hint(memory, axes)
         options = f', hint="{hint}"{self._f8(memory.dtype)}'
         make = frame.module.declare(f"load_{memory.name}", f"t.load({access}{options})")
         text = f"{make}({', '.join(arguments)})"
         code = CODES[compute_type(memory.dtype).name]
         return self.values.assign(memory.name, text, frame.tile_axes(axes), code, depth)
+
+    # Loads that run ahead ---------------------------------------------------------------------
+
+    @staticmethod
+    def is_plain(load: Load) -> bool:
+        """Tell whether a load's subscripts are axes, each of them once."""
+        return _plain(load) is not None
+
+    def pieces(self, load: Load) -> tuple[int, int]:
+        """Return how many pieces a thread's tile has, and the bytes of a piece."""
+        frame = self.frame
+        memory = frame.memories[load.array]
+        tile = frame.tile_axes(load.type.axes)
+        with frame.scope(load.type.axes):
+            # What the address is made of does not matter, and is not kept.
+            _, _, width = self._access(memory, _plain(load) or [], tile)
+        return frame.size(tile) // width, width * memory.dtype.bytes
+
+    def fetch(self, load: Load, lead: tuple[str, str] | None) -> tuple[str, list[str]]:
+        """Return the text of an access and its arguments.
+
+        Args:
+            load: What is read.
+            lead: The axis along which the tile lies further on, and by how many elements.
+        """
+        memory = self.frame.memories[load.array]
+        self._lead = lead
+        access, arguments, _ = self._access(memory, _plain(load) or [], self.tile(load)[0])
+        self._lead = None
+        return access, arguments
+
+    def tile(self, load: Load) -> tuple[tuple[str, ...], str]:
+        """Return the axes of a load's tile, and its type code."""
+        code = CODES[compute_type(self.frame.memories[load.array].dtype).name]
+        return self.frame.tile_axes(load.type.axes), code
+
+    def f8(self, load: Load) -> str:
+        """Return the option that says how f8 is converted, if it matters."""
+        return self._f8(self.frame.memories[load.array].dtype)
 
     def _hint(self, memory: Memory, axes: Sequence[str]) -> str:
         if memory.kind == "workspace":
@@ -140,7 +181,7 @@ class Accesses:
         """Store a tile over `axes`; only threads for which `lead` holds do."""
         frame = self.frame
         tile = frame.tile_axes(axes)
-        access, arguments = self._access(memory, list(memory.axes), tile)
+        access, arguments, _ = self._access(memory, list(memory.axes), tile)
         hint = "stream" if memory.kind == "result" else "plain"
         options = f', hint="{hint}"{self._f8(memory.dtype)}'
         make = frame.module.declare(f"store_{memory.name}", f"t.store({access}{options})")
@@ -150,8 +191,8 @@ class Accesses:
 
     def _access(
         self, memory: Memory, axes: list[str], tile: Sequence[str]
-    ) -> tuple[str, list[str]]:
-        """Return the text of a `t.Access` and the run-time arguments that go with it.
+    ) -> tuple[str, list[str], int]:
+        """Return the text of a `t.Access`, its run-time arguments, and the elements of a piece.
 
         Args:
             memory: The array.
@@ -174,9 +215,10 @@ class Accesses:
             step = self._stride(memory, memory.axes[dim])
             factor = fused.factor if axis == fused.vector else 1
             self._strided(axis, places[axis], step, size, factor, plan)
-        guards = [axis for axis in dict.fromkeys(axes) if not frame.is_whole(axis)]
+        ahead = "" if self._lead is None else self._lead[0]
+        guards = [a for a in dict.fromkeys(axes) if a == ahead or not frame.is_whole(a)]
         guards = [axis for axis in guards if axis not in fused.axes]
-        return self._text(memory, axes, guards, fused, plan)
+        return *self._text(memory, axes, guards, fused, plan), plan.width
 
     def _text(
         self,
@@ -203,9 +245,9 @@ class Accesses:
                 texts.append(f'"{axis}"{", ragged=True" if ragged else ""}')
             parts.append(f"guards=({', '.join(f't.Guard({text})' for text in texts)},)")
         left = [
-            f"{frame.left(axis)} * {fused.factor}"
+            f"{self._left(axis)} * {fused.factor}"
             if axis == fused.vector and fused.factor > 1
-            else frame.left(axis)
+            else self._left(axis)
             for axis in guards
         ]
         assert plan.steps is not None
@@ -330,7 +372,18 @@ class Accesses:
         text = frame.parameter(Address(memory.name))
         for _, term in terms:
             text = f"{text} + {term}"
+        if self._lead is not None:
+            axis, lead = self._lead
+            step = self._stride(memory, memory.axes[axes.index(axis)])
+            text = f"{text} + {lead} * {self._scaled(step, size)}"
         return text
+
+    def _left(self, axis: str) -> str:
+        """Return the number of elements of an axis from the thread's first one on."""
+        frame = self.frame
+        if self._lead is None or axis != self._lead[0]:
+            return frame.left(axis)
+        return f"t.clamped({frame.parameter(Extent(axis))} - {frame.place(axis)} - {self._lead[1]})"
 
     @staticmethod
     def _scaled(step: str, size: int) -> str:

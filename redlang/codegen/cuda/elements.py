@@ -13,9 +13,12 @@ from typing import assert_never
 
 from redlang.codegen.arguments import Extent
 from redlang.codegen.cuda.access import Accesses
+from redlang.codegen.cuda.ahead import Ahead
+from redlang.codegen.cuda.folds import Folding
 from redlang.codegen.cuda.frame import Frame, Memory, Value
 from redlang.codegen.cuda.kernel_text import Classes, KernelText
 from redlang.codegen.cuda.reducing import Folds, conjunction
+from redlang.codegen.cuda.statements import changing_names, is_plain, list_slots
 from redlang.codegen.cuda.values import Operands, Values
 from redlang.ir import walk
 from redlang.ir.loops import (
@@ -39,18 +42,6 @@ from redlang.schedule.threads import ThreadPlan
 WORD = 4
 AHEAD = 40
 """Registers of a thread that loaded tiles may take before anything is computed."""
-
-
-def emit(loops: Loops, kernel: Kernel, plan: ThreadPlan, classes: Classes) -> KernelText:
-    """Return the text of one kernel.
-
-    Args:
-        loops: The lowered program.
-        kernel: One of its kernels, not one that only merges segments.
-        plan: Its threads.
-        classes: What is known of the arrays of every launch.
-    """
-    return emit_unit(Unit(loops, kernel, plan, classes))
 
 
 def emit_unit(unit: Unit) -> KernelText:
@@ -192,7 +183,12 @@ class Unit:
         return not (is_plain(statement) and statement.over == pending[0].over)  # type: ignore[union-attr]
 
     def _fold_together(self, folds: Sequence[Fold]) -> None:
-        for fold, values in zip(folds, self.folds.together(folds), strict=True):
+        self._join_together(folds, [self.folds.partial(fold) for fold in folds])
+
+    def _join_together(
+        self, folds: Sequence[Fold], partial: Sequence[tuple[Folding, list[Value]]]
+    ) -> None:
+        for fold, values in zip(folds, self.folds.together(folds, partial), strict=True):
             self._results(fold, values)
 
     def statement(self, statement: Statement) -> None:
@@ -291,10 +287,13 @@ class Unit:
         first = frame.first(axis)
         start, stop = self.bounds(axis)
         single = limit is not None and limit <= statement.tile
-        before = frame.shared_bytes
         written = frozenset().union(*(tidy.writes(s) for s in statement.body))
         frame.line(f"{first} = {start}")
+        ring = None if single else self._ahead(statement)
+        before = frame.shared_bytes
         with frame.scope([axis], written) as scope:
+            if ring is not None:
+                ring.turn()
             if statement.some is not None:
                 self._guarded_body(statement)
             else:
@@ -302,6 +301,8 @@ class Unit:
             if not single and frame.shared_bytes > before:
                 # The next round writes what slower threads may still be reading.
                 frame.line("t.barrier()")
+            if ring is not None:
+                ring.next()
         if single:
             for line in scope.lines:
                 frame.line(line)
@@ -310,6 +311,17 @@ class Unit:
         for line in scope.lines:
             frame.line(f"    {line}")
         frame.line(f"    {first} = {first} + {self.step(axis, statement.tile)}")
+
+    def _ahead(self, statement: Loop) -> Ahead | None:
+        """Start copies of the first tiles of a loop whose loads run ahead, if it has any."""
+        if not self.plan.ahead or statement.axis not in self.plan.strips:
+            return None
+        step = self.step(statement.axis, statement.tile)
+        ring = Ahead(self.frame, self.accesses, statement.axis, step, statement.body)
+        if ring.is_empty:
+            return None
+        ring.begin()
+        return ring
 
     def bounds(self, axis: str) -> tuple[str, str]:
         """Return first index and end of what this unit covers of a looped axis."""
@@ -386,55 +398,6 @@ class Unit:
             tile = self.frame.tile_axes(type_.axes)
             wide = value if value.axes == tile else self._spread_out(value, tile)
             self.frame.define(name, self._named(name, wide))
-
-
-def list_slots(body: Sequence[Statement]) -> dict[str, int]:
-    """Return the axes that count the slots of top-k lists, and how many each has."""
-    slots: dict[str, int] = {}
-    for statement in body:
-        match statement:
-            case Fold(op="topk", k=int(k), types=types, values=values, over=over):
-                inputs = {axis for value in values for axis in value.type.axes} | {*over}
-                if statement.condition is not None:
-                    inputs |= set(statement.condition.type.axes)
-                slots |= {axis: k for axis in types[0].axes if axis not in inputs}
-            case Loop(body=inner):
-                slots |= list_slots(inner)
-            case Branch(then=then, otherwise=otherwise):
-                slots |= list_slots((*then, *otherwise))
-            case _:
-                pass
-    return slots
-
-
-def changing_names(body: Sequence[Statement]) -> frozenset[str]:
-    """Return the names that are given more than one value."""
-    seen: dict[str, int] = {}
-    changing: set[str] = set()
-
-    def visit(statements: Sequence[Statement]) -> None:
-        for statement in statements:
-            match statement:
-                case Loop(body=inner):
-                    visit(inner)
-                case Branch(then=then, otherwise=otherwise):
-                    visit((*then, *otherwise))
-                case Commit(pairs=pairs):
-                    changing.update(state for state, _ in pairs)
-                case Contract(name=name, accumulate=True):
-                    changing.add(name)
-                case _:
-                    for name in tidy.writes(statement):
-                        seen[name] = seen.get(name, 0) + 1
-
-    visit(body)
-    return frozenset(changing | {name for name, times in seen.items() if times > 1})
-
-
-def is_plain(statement: Statement) -> bool:
-    """Tell whether a statement is a fold that others can be done beside."""
-    plain = ("sum", "max", "min", "count", "any", "all")
-    return isinstance(statement, Fold) and statement.op in plain and statement.monoid is None
 
 
 def rounded(value: Expr, memory: Memory) -> Expr:

@@ -62,15 +62,11 @@ class Keys:
         """Return the texts of an entry."""
         if self.mode == "pair":
             return [value, index]
-        rank = self._rank(value)
-        if self.mode == "f32":
-            return [f"t.joined_key({rank}, to_u32({index}))"]
-        return [f"t.packed_key({rank}, to_u32({index}))"]
-
-    def _rank(self, value: str) -> str:
         # For minima the order of numbers is turned round; NaN stays first.
         value = value if self.largest else f"(-{value})"
-        return f"t.rank_{self.mode}({value})"
+        if self.mode == "f32":
+            return [f"t.joined_key(t.rank_f32({value}), to_u32({index}))"]
+        return [f"t.packed_key_{self.mode}({value}, to_u32({index}))"]
 
     def value(self, entry: list[str]) -> str:
         """Return the text of an entry's value; that of nothing is `worst`."""

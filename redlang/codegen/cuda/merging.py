@@ -13,10 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from redlang.codegen.arguments import Extent
-from redlang.codegen.cuda.elements import Unit, changing_names
+from redlang.codegen.cuda.elements import Unit
 from redlang.codegen.cuda.frame import Value
 from redlang.codegen.cuda.kernel_text import Classes, Counters, KernelText
 from redlang.codegen.cuda.reducing import WARP_BITS, warp_bytes
+from redlang.codegen.cuda.statements import changing_names
 from redlang.errors import InternalError
 from redlang.ir.loops import Compute, Fold, Kernel, Loop, Loops, Statement, Store
 from redlang.ir.program import Ref

@@ -50,16 +50,33 @@ class Folds:
             states = self._across(statement.over, how, states, kept)
         return self._finished(how, states, kept, statement.op)
 
-    def together(self, statements: Sequence[Fold]) -> list[list[Value]]:
-        """Write folds over the same axes of plain operations, those of like tiles in one go."""
+    def how(self, statement: Fold) -> Folding:
+        """Return how a fold's elements become states and join."""
+        return self._how(statement)[0]
+
+    def partial(self, statement: Fold) -> tuple[Folding, list[Value]]:
+        """Write a fold of plain operations over what each thread holds."""
+        how, _ = self._how(statement)
+        states = self._lifted(statement, how)
+        kept = tuple(axis for axis in states[0].axes if axis not in statement.over)
+        return how, self._in_thread(how, states, kept, statement.op)
+
+    def join_partial(self, statement: Fold, so_far: Sequence[Value]) -> None:
+        """Fold what each thread holds and join it to scalar variables."""
+        how, states = self.partial(statement)
+        combiner = self._combiner(how, f"join_{statement.op}")
+        names = [value.text for value in so_far]
+        given = ", ".join([*names, *(state.text for state in states)])
+        self.frame.line(f"{', '.join(names)} = {combiner}({given})")
+
+    def together(
+        self, statements: Sequence[Fold], partial: Sequence[tuple[Folding, list[Value]]]
+    ) -> list[list[Value]]:
+        """Write what is left of folds over the same axes, those of like tiles in one go."""
         found: dict[int, list[Value]] = {}
         groups: dict[tuple[str, ...], list[tuple[int, Folding, list[Value]]]] = {}
-        for number, statement in enumerate(statements):
-            how, _ = self._how(statement)
-            states = self._lifted(statement, how)
-            kept = tuple(axis for axis in states[0].axes if axis not in statement.over)
-            states = self._in_thread(how, states, kept, statement.op)
-            groups.setdefault(kept, []).append((number, how, states))
+        for number, (how, states) in enumerate(partial):
+            groups.setdefault(states[0].axes, []).append((number, how, states))
         for kept, members in groups.items():
             every = side_by_side([how for _, how, _ in members])
             given = [state for *_, states in members for state in states]

@@ -61,14 +61,16 @@ def load(
     ) -> Values:
         elements: list[ir.Value | None] = [None] * access.count
         for piece in pieces(access):
-            address, guards = _arguments(builder, access, piece, values)
+            address, guards = access_arguments(builder, access, piece, values)
             words = _load_piece(builder, access, piece, hint, bits, [address, *guards])
             found = [x for word in words for x in decode(builder, access.dtype, word, native_f8)]
             for place, element in zip(piece.places, found, strict=True):
                 elements[place] = element
         return pack(builder, [element for element in elements if element is not None])
 
-    return define(f"load_{access.dtype}", tile_type(code, access.count), _kinds(access), generate)
+    return define(
+        f"load_{access.dtype}", tile_type(code, access.count), access_kinds(access), generate
+    )
 
 
 def store(access: Access, *, hint: str = "plain", native_f8: bool = True) -> Intrinsic:
@@ -85,13 +87,13 @@ def store(access: Access, *, hint: str = "plain", native_f8: bool = True) -> Int
         # A constant condition folds away.
         with builder.if_then(values[-2]):
             for piece in pieces(access):
-                address, guards = _arguments(builder, access, piece, values)
+                address, guards = access_arguments(builder, access, piece, values)
                 chosen = [elements[place] for place in piece.places]
                 words = _words_of(builder, access, chosen, native_f8)
                 _store_piece(builder, access, piece, hint, [address, *guards], words)
         return context.get_dummy_value()
 
-    kinds = [*_kinds(access), "bool", tile_type(code, access.count)]
+    kinds = [*access_kinds(access), "bool", tile_type(code, access.count)]
     return define(f"store_{access.dtype}", "void", kinds, generate)
 
 
@@ -105,11 +107,12 @@ def fill_bits(dtype: str, value: float) -> int:
     return infinities[dtype] | sign
 
 
-def _kinds(access: Access) -> list[NumbaType]:
+def access_kinds(access: Access) -> list[NumbaType]:
+    """Return the types of what says where a tile lies: address, steps, bounds."""
     return ["i64", *["i64"] * access.runtime_steps, *["i32"] * len(access.guard_arguments)]
 
 
-def _arguments(
+def access_arguments(
     builder: ir.IRBuilder, access: Access, piece: Piece, values: Sequence[ir.Value]
 ) -> tuple[ir.Value, list[ir.Value]]:
     """Return a piece's address without its constant offset, and the guards' arguments."""
@@ -122,7 +125,7 @@ def _arguments(
     return address, list(values[first : first + len(access.guard_arguments)])
 
 
-def _word_type(access: Access) -> tuple[ir.IntType, int]:
+def word_type(access: Access) -> tuple[ir.IntType, int]:
     """Return the register type that a piece is moved in, and how many it takes."""
     size = STORAGE_BITS[access.dtype]
     bits = size * access.width
@@ -146,7 +149,7 @@ def _register(word: ir.IntType) -> ir.IntType:
 def _words_of(
     builder: ir.IRBuilder, access: Access, elements: Sequence[ir.Value], native_f8: bool
 ) -> list[ir.Value]:
-    word, words = _word_type(access)
+    word, words = word_type(access)
     each = len(elements) // words
     packed = [
         encode(builder, access.dtype, elements[i * each : (i + 1) * each], native_f8)
@@ -163,7 +166,7 @@ def _load_piece(
     fill: int,
     arguments: Sequence[ir.Value],
 ) -> list[ir.Value]:
-    word, words = _word_type(access)
+    word, words = word_type(access)
     register = _register(word)
     outputs = [f"${number}" for number in range(words)]
     operand = "{" + ", ".join(outputs) + "}" if words > 1 else outputs[0]
@@ -191,7 +194,7 @@ def _store_piece(
     arguments: Sequence[ir.Value],
     values: Sequence[ir.Value],
 ) -> None:
-    word, words = _word_type(access)
+    word, words = word_type(access)
     register = _register(word)
     inputs = [f"${len(arguments) + number}" for number in range(words)]
     operand = "{" + ", ".join(inputs) + "}" if words > 1 else inputs[0]

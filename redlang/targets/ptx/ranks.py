@@ -21,28 +21,28 @@ from redlang.targets.ptx.inline import (
 )
 
 
-def rank_16(dtype: str) -> Intrinsic:
-    """Return a function from an f32 that `dtype`, f16 or bf16, holds exactly to 16 bits (u32)."""
+def packed_key(dtype: str) -> Intrinsic:
+    """Return a function from an f32 and an index below 2^16 to one 32-bit key.
+
+    The f32 is a value that `dtype`, f16 or bf16, holds exactly; its rank is the upper half of the
+    key. Smaller indices make larger keys.
+    """
 
     def generate(
         context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
     ) -> Values:
+        # The packing form runs at full rate, the single one at a quarter of it. NaN becomes the
+        # positive one with all other bits set.
+        text = f"cvt.rn.{dtype}x2.f32 $0, $1, $2;"
         x = _without_minus_zero(builder, values[0])
-        if dtype == "bf16":
-            bits = builder.lshr(builder.bitcast(x, I32), ir.Constant(I32, 16))
-        else:
-            # The packing form runs at full rate, the single one at a quarter of it.
-            zero = ir.Constant(F32, 0.0)
-            bits = asm(builder, I32, "cvt.rn.f16x2.f32 $0, $1, $2;", "=r,f,f", [zero, x])
-        sign = builder.and_(bits, ir.Constant(I32, 0x8000))
-        flip = builder.select(
-            builder.icmp_unsigned("!=", sign, ir.Constant(I32, 0)),
-            ir.Constant(I32, 0xFFFF),
-            ir.Constant(I32, 0x8000),
-        )
-        return _nan_above(builder, values[0], builder.xor(bits, flip), 0xFFFF)
+        bits = asm(builder, I32, text, "=r,f,f", [x, ir.Constant(F32, 0.0)])
+        sign = builder.ashr(bits, ir.Constant(I32, 31))
+        flip = builder.and_(sign, ir.Constant(I32, 0x7FFF0000))
+        # Turning the sign is adding it, and so is part of what the index is taken from.
+        low = builder.sub(ir.Constant(I32, 0x8000FFFF), values[1])
+        return builder.add(builder.xor(bits, flip), low)
 
-    return define(f"rank_{dtype}", "u32", ("f32",), generate)
+    return define(f"packed_key_{dtype}", "u32", ("f32", "u32"), generate)
 
 
 def _rank_32(
@@ -50,8 +50,7 @@ def _rank_32(
 ) -> Values:
     bits = builder.bitcast(_without_minus_zero(builder, values[0]), I32)
     sign = builder.ashr(bits, ir.Constant(I32, 31))
-    flip = builder.or_(sign, ir.Constant(I32, 0x80000000))
-    return _nan_above(builder, values[0], builder.xor(bits, flip), 0xFFFFFFFF)
+    return builder.xor(bits, builder.or_(sign, ir.Constant(I32, 0x80000000)))
 
 
 rank_f32 = define("rank_f32", "u32", ("f32",), _rank_32)
@@ -59,16 +58,13 @@ rank_f32 = define("rank_f32", "u32", ("f32",), _rank_32)
 
 
 def _without_minus_zero(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
-    # Under round-to-nearest -0 + 0 is +0; written as PTX, because compilers know better.
+    # Under round-to-nearest -0 + 0 is +0; written as PTX, because compilers know better. A NaN
+    # becomes 0x7fffffff, whatever it was (PTX ISA, "add"): it ranks above every number.
     return asm(builder, F32, "add.f32 $0, $1, 0f00000000;", "=f,f", [x])
 
 
-def _nan_above(builder: ir.IRBuilder, x: ir.Value, rank: ir.Value, top: int) -> ir.Value:
-    return builder.select(builder.fcmp_unordered("uno", x, x), ir.Constant(I32, top), rank)
-
-
 def unrank_16(dtype: str) -> Intrinsic:
-    """Return the inverse of `rank_16`; the rank of NaN gives a NaN."""
+    """Return a function from the upper half of a key to the f32; that of NaN gives a NaN."""
 
     def generate(
         context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
@@ -101,18 +97,6 @@ def _unrank_32(
 
 unrank_f32 = define("unrank_f32", "f32", ("u32",), _unrank_32)
 """The inverse of `rank_f32`; the rank of NaN gives a NaN."""
-
-
-def _packed_key(
-    context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-) -> Values:
-    rank, index = values
-    upper = builder.shl(rank, ir.Constant(I32, 16))
-    return builder.or_(upper, builder.sub(ir.Constant(I32, 0xFFFF), index))
-
-
-packed_key = define("packed_key", "u32", ("u32", "u32"), _packed_key)
-"""A rank and an index below 2^16 as one key: smaller indices make larger keys."""
 
 
 def _upper_half(
@@ -166,5 +150,5 @@ upper_key = define("upper_key", "u32", ("u64",), _upper_key)
 lower_key = define("lower_key", "u32", ("u64",), _lower_key)
 """The index in a joined key."""
 
-rank_f16, rank_bf16 = rank_16("f16"), rank_16("bf16")
+packed_key_f16, packed_key_bf16 = packed_key("f16"), packed_key("bf16")
 unrank_f16, unrank_bf16 = unrank_16("f16"), unrank_16("bf16")

@@ -78,7 +78,7 @@ def load_at(
     stored = I32 if kind == I1 else kind
     elements = []
     for start, width in _groups(count, BYTES[code]):
-        found = _load(builder, address, offset + start * BYTES[code], stored, width)
+        found = load_words(builder, address, offset + start * BYTES[code], stored, width)
         elements += [_from_stored(builder, kind, value) for value in found]
     return elements
 
@@ -108,9 +108,10 @@ def _groups(count: int, size: int) -> list[tuple[int, int]]:
     return [(start, widest) for start in range(0, count, widest)]
 
 
-def _load(
+def load_words(
     builder: ir.IRBuilder, address: ir.Value, offset: int, kind: ir.Type, width: int
 ) -> list[ir.Value]:
+    """Emit one load of neighbouring registers."""
     outputs = ", ".join(f"${number}" for number in range(width))
     operand = outputs if width == 1 else "{" + outputs + "}"
     vector = "" if width == 1 else f".v{width}"
