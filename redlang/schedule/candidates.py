@@ -268,6 +268,14 @@ class Maker(Spreader):
             found += self.blocks("held", plan, self.ordered(shape), rows=left > 1)
         return found
 
+    def _aheads(self, threads: ThreadPlan, tiles: Mapping[str, int]) -> tuple[int, ...]:
+        """Return how many tiles of a strip may be on their way: few of those that there are."""
+        if len(threads.strips) != 1 or not self.moves_words(threads):
+            return (0,)
+        (axis,) = threads.strips
+        rounds = -(-self.facts.extent(axis) // tiles[axis])
+        return tuple(ahead for ahead in AHEAD if 4 * ahead <= rounds)
+
     def _stream(
         self,
         shape: list[Spread],
@@ -309,7 +317,6 @@ class Maker(Spreader):
                 if across:
                     # All blocks run at once: the compiler must keep to the registers for that.
                     threads = replace(threads, min_blocks=self.resident(threads))
-                far = len(strips) == 1 and not maps and self.moves_words(threads)
-                for ahead in AHEAD if far else (0,):
+                for ahead in self._aheads(threads, tiles) if not maps and not column else (0,):
                     threads = replace(threads, ahead=ahead)
                     yield Candidate(name, (replace(part, threads=threads, across=across),))

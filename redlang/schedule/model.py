@@ -37,7 +37,7 @@ PART = 16
 """Elements of a row in shared memory that are in registers at a time."""
 PART_US = 0.06
 """What each part of a row in shared memory costs a block, on an SM with others."""
-STAGED = 1.09
+STAGED = 1.12
 """What the way through shared memory costs over loads into registers, as measured."""
 TURN = 0.5
 """How much of the first load and the last fold of a block shows where it is alone on its SM."""

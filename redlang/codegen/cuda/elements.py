@@ -15,9 +15,9 @@ from redlang.codegen.arguments import Extent
 from redlang.codegen.cuda.access import Accesses
 from redlang.codegen.cuda.ahead import Ahead
 from redlang.codegen.cuda.folds import Folding
-from redlang.codegen.cuda.frame import Frame, Memory, Value
+from redlang.codegen.cuda.frame import Frame, Memory, Value, conjunction
 from redlang.codegen.cuda.kernel_text import Classes, KernelText
-from redlang.codegen.cuda.reducing import Folds, conjunction
+from redlang.codegen.cuda.reducing import Folds
 from redlang.codegen.cuda.statements import changing_names, is_plain, list_slots
 from redlang.codegen.cuda.values import Operands, Values
 from redlang.ir import walk

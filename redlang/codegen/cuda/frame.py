@@ -336,6 +336,16 @@ class Frame:
         )
 
 
+def conjunction(tests: Sequence[str]) -> str:
+    """Return the text of "all of these"."""
+    if not tests:
+        return "True"
+    first, *others = tests
+    for other in others:
+        first = f"logical_and({first}, {other})"
+    return first
+
+
 def is_short(loops: Loops) -> bool:
     """Tell whether every number that a program returns has 16 bits or fewer."""
     floats = [r.dtype for r in loops.program.results if r.dtype.kind == "float"]

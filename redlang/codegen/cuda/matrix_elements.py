@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from redlang.codegen.arguments import Extent
-from redlang.codegen.cuda.frame import Value
+from redlang.codegen.cuda.frame import Value, conjunction
 from redlang.codegen.cuda.matrix_fills import POSITIVE, Fill, Filling, Use, kind_of
 from redlang.codegen.cuda.matrix_masks import Bounds, greatest, index_bounds, least
 from redlang.codegen.cuda.matrix_roles import LoopWork
 from redlang.codegen.cuda.matrix_unit import MatrixUnit
 from redlang.codegen.cuda.matrix_weights import Power
-from redlang.codegen.cuda.reducing import conjunction
 from redlang.codegen.cuda.values import Operands, constant
 from redlang.ir import walk
 from redlang.ir.build import literal

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from redlang.codegen.arguments import Extent
 from redlang.codegen.cuda.folds import Folding, Lines, folding, side_by_side
-from redlang.codegen.cuda.frame import Frame, Value
+from redlang.codegen.cuda.frame import Frame, Value, conjunction
 from redlang.codegen.cuda.keys import Keys, best, best_list, keys_for, sort_text
 from redlang.codegen.cuda.monoids import monoid_folding
 from redlang.codegen.cuda.values import Operands, Values
@@ -435,16 +435,6 @@ class Folds:
         neutral = "i64(-1)" if value.code == "i64" else f"{value.code}(0)"
         frame.line(f"{', '.join(names)} = {make}({value.text}, {neutral})")
         return [Value(name, kept, value.code) for name in names]
-
-
-def conjunction(tests: Sequence[str]) -> str:
-    """Return the text of "all of these"."""
-    if not tests:
-        return "True"
-    first, *others = tests
-    for other in others:
-        first = f"logical_and({first}, {other})"
-    return first
 
 
 def warp_bytes(codes: Sequence[str], count: int, peers: int) -> int:
