@@ -278,7 +278,7 @@ class Machine:
         return found
 
     def spoiled(self, dtype, shape):
-        def spoil(values, visible, first, step, column_step, left, columns_left):
+        def spoil(values, signs, first, step, column_step, left, columns_left):
             values = list(values)
             kind = np.dtype(STORED[dtype])
             first = int(np.asarray(first).flat[0])
@@ -288,16 +288,19 @@ class Machine:
                     element = self.memory[at : at + kind.itemsize].view(kind)[0]
                     if np.isfinite(element.astype(np.float32)):
                         continue
-                    seen, flag = held_by(k, shape.lanes, shape.visible_width)
+                    seen, flag = held_by(k, shape.lanes, shape.signs_width)
                     lane_of, column = held_by(n, shape.lanes, shape.width)
                     for half in range(shape.halves):
-                        shown = lanes_of(visible[shape.flag(half, flag)])
+                        flags = np.asarray(lanes_of(signs[shape.flag(half, flag)]), int)
                         index = shape.index(half, column)
                         own = np.array(lanes_of(values[index]), np.float32)
                         for lane in range(LANES):
                             others = lane - lane % shape.lanes
-                            if lane % shape.lanes == lane_of and shown[others + seen]:
-                                own[lane] = np.nan
+                            bits = flags[others + seen]
+                            if lane % shape.lanes == lane_of and bits:
+                                factor = {1: 1, 2: -1, 3: np.nan}[bits]
+                                with np.errstate(invalid="ignore"):
+                                    own[lane] += np.float32(element) * np.float32(factor)
                         values[index] = Lanes(own)
             return tuple(values)
 

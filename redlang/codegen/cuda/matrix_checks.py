@@ -3,8 +3,8 @@
 An absent element of a computed operand is 0, and 0 times NaN is NaN. So tiles of the other operand
 that meet absent elements pass through *checkers*, idle warps beside the producer: they put 0 in the
 place of elements that are not finite, and leave a note. Where there is one, consumers look the
-elements up in global memory and make those results NaN in whose rows one takes part. Whole tiles
-are passed on untouched.
+elements up in global memory and add their products where they take part: an infinity times a weight
+is one of either sign, or NaN. Whole tiles are passed on untouched.
 """
 
 from __future__ import annotations
@@ -89,16 +89,16 @@ def step(frame: MatrixFrame, array: str, axis: str) -> str:
 
 
 def spoil(
-    frame: MatrixFrame, product: Multiply, plan: MatrixPlan, value: Value, visible: Value
+    frame: MatrixFrame, product: Multiply, plan: MatrixPlan, value: Value, signs: Value
 ) -> str:
-    """Return the line that makes accumulators NaN where an element is not finite and takes part.
+    """Return the line that adds what is not finite and takes part to accumulators.
 
     Args:
         frame: The kernel's frame.
         product: The product.
         plan: The kernel's plan.
         value: Its accumulators.
-        visible: 1 for each element of the computed operand that takes part, else 0 (i32).
+        signs: What each element of the computed operand does to the sign of an infinity.
     """
     array = product.right.map.array
     dtype = frame.memories[array].dtype
@@ -120,4 +120,4 @@ def spoil(
         f"t.clamped({frame.parameter(Extent(axis))} - {firsts[axis]})"
         for axis in (product.over, product.column)
     )
-    return f"{value.text} = {make}({value.text}, {visible.text}, {first}, {steps}, {left})"
+    return f"{value.text} = {make}({value.text}, {signs.text}, {first}, {steps}, {left})"

@@ -148,7 +148,7 @@ class Consumer(MatrixElements):
                     self.frame.line(line)
 
     def _spoil(self, loop: LoopText) -> None:
-        """Make accumulators NaN where an element of a partly absent tile is and takes part."""
+        """Add what is not finite in a partly absent tile where it takes part."""
         frame = self.frame
         for product in loop.work.late:
             condition = product.contract.condition
@@ -161,9 +161,8 @@ class Consumer(MatrixElements):
             assert value is not None
             noted = frame.module.declare("noted", f"w.noted({self.matrix.checkers})")
             with frame.scope([]) as scope:
-                axes = frame.tile_axes(product.rows.type.axes)
-                visible = self.chosen(loop.axis, axes, condition, ("i32(1)", "i32(0)"), "i32")
-                frame.line(spoil(frame, product, self.matrix, value, visible))
+                signs = self.signs(loop, product)
+                frame.line(spoil(frame, product, self.matrix, value, signs))
             self.block(
                 f"if not {whole}:",
                 [

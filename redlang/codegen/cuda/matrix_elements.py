@@ -9,7 +9,7 @@ from redlang.codegen.arguments import Extent
 from redlang.codegen.cuda.frame import Value, conjunction
 from redlang.codegen.cuda.matrix_fills import POSITIVE, Fill, Filling, Use, kind_of
 from redlang.codegen.cuda.matrix_masks import Bounds, greatest, index_bounds, least
-from redlang.codegen.cuda.matrix_roles import LoopWork
+from redlang.codegen.cuda.matrix_roles import LoopWork, Multiply
 from redlang.codegen.cuda.matrix_unit import MatrixUnit
 from redlang.codegen.cuda.matrix_weights import Power
 from redlang.codegen.cuda.values import Operands, constant
@@ -17,10 +17,12 @@ from redlang.ir import walk
 from redlang.ir.build import literal
 from redlang.ir.loops import Combine, Compute, Contract, Fold, Loop, Statement
 from redlang.ir.program import Apply, Expr, Literal, Ref
-from redlang.ir.types import BOOL, I64, Type
+from redlang.ir.types import BOOL, F32, I64, Type
 from redlang.schedule import tidy
 from redlang.schedule.bounds import certain
 
+KEEPS, TURNS = 1, 2
+"""Bits of what a factor does to the sign of an infinity."""
 _JOINS = {"sum": "a + b", "max": "maximum(a, b)", "min": "minimum(a, b)"}
 
 
@@ -164,6 +166,24 @@ class MatrixElements(MatrixUnit):
             "masked", [code], lines, [chosen], operands, axes, frame.depth
         )
         return found
+
+    def signs(self, loop: LoopText, product: Multiply) -> Value:
+        """Return what a computed operand does to an infinity that it is multiplied with (i32).
+
+        An element that takes no part has neither bit. One below 0 turns the sign around; 0 and NaN
+        make NaN of it, which is both signs at once. An exponential is positive, though f32 may have
+        rounded it to 0.
+        """
+        frame = self.frame
+        axes = frame.tile_axes(product.rows.type.axes)
+        found: Value | str = f"i32({KEEPS})"
+        if not _is_exponential(product.rows, loop.elements):
+            operands = Operands()
+            given = operands.name(self._over(product.rows, Type(F32, product.rows.type.axes)))
+            both = f"i32({KEEPS | TURNS})"
+            text = f"select({given} > 0, {found}, select({given} < 0, i32({TURNS}), {both}))"
+            (found,) = self.values.mapped("signs", ["i32"], [], [text], operands, axes, frame.depth)
+        return self.chosen(loop.axis, axes, product.contract.condition, (found, "i32(0)"), "i32")
 
     def _tested(
         self,
@@ -369,6 +389,18 @@ class MatrixElements(MatrixUnit):
 def is_plain(use: Use) -> bool:
     """Say whether a fold counts elements whatever their value."""
     return isinstance(use, Fold) and all(isinstance(value, Literal) for value in use.values)
+
+
+def _is_exponential(expr: Expr, elements: Sequence[Statement | Power]) -> bool:
+    """Say whether a value is an exponential, by its name or as it is written."""
+    if isinstance(expr, Ref):
+        maker = next(
+            (e for e in elements if isinstance(e, Compute | Power) and e.name == expr.name), None
+        )
+        if isinstance(maker, Compute):
+            return _is_exponential(maker.value, elements)
+        return maker is not None
+    return isinstance(expr, Apply) and expr.op in ("exp", "exp2")
 
 
 def _is_moved(statement: Statement, state: str) -> bool:

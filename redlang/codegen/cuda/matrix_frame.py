@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import cast
 
 from redlang.codegen.cuda.frame import Frame
 from redlang.codegen.cuda.kernel_text import Classes
-from redlang.codegen.cuda.matrix_text import MatrixParameter, TensorMap
+from redlang.codegen.cuda.matrix_text import MatrixParameter, TensorMap, unsuited
 from redlang.ir.loops import Kernel, Loops
 from redlang.ir.program import Ref
 from redlang.schedule.matrices import MatrixPlan
@@ -59,6 +60,18 @@ class MatrixFrame(Frame):
                 variables[parameter] = self.module.names.fresh(f"{parameter.array}_map")
             return variables[parameter]
         return super().parameter(parameter)
+
+    def tile_axes(self, axes: Iterable[str]) -> tuple[str, ...]:
+        """Return the axes along which a thread holds several elements.
+
+        Raises:
+            UnsuitedError: Two of them lie along the same lanes, which hold few of their pairs.
+        """
+        found = super().tile_axes(axes)
+        columns = [axis for axis in found if axis in dict(self.matrix.columns)]
+        if len(columns) > 1:
+            raise unsuited(f"elements along {' and '.join(columns)} at once")
+        return found
 
     def ref_depth(self, ref: Ref) -> int:
         """Return the outermost scope in which a name has the value that it has here."""

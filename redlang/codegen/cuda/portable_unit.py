@@ -161,17 +161,15 @@ class PortableUnit(Consumer):
         return self.frame.module.names.of("found", f"{operand.name}_found")
 
     def _spoil_product(self, loop: LoopText, product: Multiply) -> None:
-        """Make accumulators NaN where an element that was taken out takes part."""
-        condition = product.contract.condition
-        if condition is None:
+        """Add what was taken out where it takes part."""
+        if product.contract.condition is None:
             return
         frame = self.frame
         value = frame.lookup(product.contract.name)
         assert value is not None
         with frame.scope([]) as scope:
-            axes = frame.tile_axes(product.rows.type.axes)
-            visible = self.chosen(loop.axis, axes, condition, ("i32(1)", "i32(0)"), "i32")
-            frame.line(spoil(frame, product, self.matrix, value, visible))
+            signs = self.signs(loop, product)
+            frame.line(spoil(frame, product, self.matrix, value, signs))
         self.block(f"if {self._found(product.right)} != i32(0):", scope.lines)
 
     # Products ---------------------------------------------------------------------------------

@@ -125,21 +125,21 @@ class Fragment:
         columns: Columns of the result.
         contracted: Elements of the contracted axis.
         rows_first: The order of accumulators.
-        visible_first: The order of the computed operand.
+        signs_first: The order of the computed operand.
         halves: Rows that a thread holds.
         lanes: Lanes that share a row.
         width: Neighbouring columns that a lane has.
-        visible_width: Neighbouring elements of the contracted axis that it has.
+        signs_width: Neighbouring elements of the contracted axis that it has.
     """
 
     columns: int
     contracted: int
     rows_first: bool
-    visible_first: bool
+    signs_first: bool
     halves: int = 2
     lanes: int = 4
     width: int = 2
-    visible_width: int = 2
+    signs_width: int = 2
 
     def index(self, half: int, column: int) -> int:
         """Return the accumulator of a row and one of a thread's columns."""
@@ -149,15 +149,17 @@ class Fragment:
     def flag(self, half: int, place: int) -> int:
         """Return the flag of a row and one of a thread's elements of the contracted axis."""
         each = self.contracted // self.lanes
-        return half * each + place if self.visible_first else place * self.halves + half
+        return half * each + place if self.signs_first else place * self.halves + half
 
 
 def spoiled(dtype: str, shape: Fragment) -> Intrinsic:
-    """Return a function that makes accumulators NaN where an element is not finite and shows.
+    """Return a function that adds elements which are not finite to accumulators, times a factor.
 
-    Its arguments: the accumulators, the left operand's visibility (1 or 0), the address of the
-    right operand's first element, its strides along the contracted axis and the columns in
-    elements, and how many elements there are along both.
+    Its arguments: the accumulators; for each element of the left operand, whether it lets an
+    infinity that it is multiplied with keep its sign (bit 0), turns it around (bit 1), makes it NaN
+    (both) or hides it (neither); the address of the right operand's first element, its strides
+    along the contracted axis and the columns in elements, and how many elements there are along
+    both.
     """
     exponent = EXPONENTS[dtype]
     word = I16 if exponent < 1 << 16 else I32
@@ -174,11 +176,10 @@ def spoiled(dtype: str, shape: Fragment) -> Intrinsic:
         def number(value: int) -> ir.Constant:
             return ir.Constant(I32, value)
 
-        given, visible, first, step, column_step, left, columns_left = values
-        shown = unpack(b, visible, flags)
+        given, signs, first, step, column_step, left, columns_left = values
         lane = asm(b, I32, "mov.u32 $0, %laneid;", "=r", [])
         own = b.mul(b.and_(lane, number(shape.lanes - 1)), number(shape.width))
-        packed = _packed(b, shown, shape)
+        packed = [_packed(b, unpack(b, signs, flags), shape, bit) for bit in range(2)]
         last = _smaller(b, left, shape.contracted)
         end = _own_columns(b, columns_left, shape)
         entry = b.block
@@ -186,23 +187,26 @@ def spoiled(dtype: str, shape: Fragment) -> Intrinsic:
         rows, body, columns, column, done = map(b.append_basic_block, names)
         b.branch(rows)
 
+        # A bit for each of a thread's columns: whether infinity, and minus infinity, was added.
+        found_bits = [(half, minus) for half in halves for minus in range(2)]
+
         b.position_at_end(rows)
         row = b.phi(I32)
-        outer = [b.phi(I64) for _ in halves]
+        outer = [b.phi(I64) for _ in found_bits]
         for phi in (row, *outer):
             phi.add_incoming(ir.Constant(phi.type, 0), entry)
         b.cbranch(b.icmp_signed("<", row, last), body, done)
 
         b.position_at_end(body)
-        shows = [_bit(b, lane, row, packed[half], shape) for half in halves]
+        shows = [[_bit(b, lane, row, words[half], shape) for words in packed] for half in halves]
         start = b.add(first, b.mul(b.mul(b.sext(row, I64), step), ir.Constant(I64, size)))
-        # Words of visibility may have made blocks of their own.
+        # Words of bits may have made blocks of their own.
         before_columns = b.block
         b.branch(columns)
 
         b.position_at_end(columns)
         at = b.phi(I32)
-        inner = [b.phi(I64) for _ in halves]
+        inner = [b.phi(I64) for _ in found_bits]
         at.add_incoming(number(0), before_columns)
         for phi, before in zip(inner, outer, strict=True):
             phi.add_incoming(before, before_columns)
@@ -218,24 +222,34 @@ def spoiled(dtype: str, shape: Fragment) -> Intrinsic:
         address = b.add(start, b.mul(b.sext(place, I64), step_bytes))
         text = f"ld.global.b{word.width} $0, [$1];"
         bits = asm(b, word, text, f"={letter},l,~{{memory}}", [address], effect=True)
-        bits = b.and_(b.zext(bits, I32) if word is I16 else bits, number(exponent))
-        bad = b.and_(b.icmp_unsigned("==", bits, number(exponent)), inside)
-        bit = b.shl(b.zext(bad, I64), b.zext(at, I64))
-        for phi, shows_here in zip(inner, shows, strict=True):
-            here = b.select(shows_here, bit, ir.Constant(I64, 0))
-            phi.add_incoming(b.or_(phi, here), column)
+        bits = b.zext(bits, I32) if word is I16 else bits
+        size_bits = b.and_(bits, number((1 << word.width - 1) - 1))
+        bad = b.and_(b.icmp_unsigned(">=", size_bits, number(exponent)), inside)
+        is_nan = b.icmp_unsigned(">", size_bits, number(exponent))
+        is_minus = b.icmp_unsigned("!=", b.lshr(bits, number(word.width - 1)), number(0))
+        # NaN is infinities of both signs.
+        one = b.and_(bad, b.or_(is_nan, b.not_(is_minus)))
+        other = b.and_(bad, b.or_(is_nan, is_minus))
+        place_bit = b.shl(ir.Constant(I64, 1), b.zext(at, I64))
+        for phi, (half, minus) in zip(inner, found_bits, strict=True):
+            keeps, turns = shows[half]
+            kept, turned = (other, one) if minus else (one, other)
+            here = b.or_(b.and_(keeps, kept), b.and_(turns, turned))
+            bit = b.select(here, place_bit, ir.Constant(I64, 0))
+            phi.add_incoming(b.or_(phi, bit), column)
         at.add_incoming(b.add(at, number(1)), column)
         b.branch(columns)
 
         b.position_at_end(done)
         found = list(unpack(b, given, count))
-        nan = ir.Constant(F32, float("nan"))
-        for half in halves:
+        for phi, (half, minus) in zip(outer, found_bits, strict=True):
+            infinity = ir.Constant(F32, float("-inf") if minus else float("inf"))
             for own_column in range(each):
                 index = shape.index(half, own_column)
-                marked = b.and_(outer[half], ir.Constant(I64, 1 << own_column))
+                marked = b.and_(phi, ir.Constant(I64, 1 << own_column))
                 is_marked = b.icmp_unsigned("!=", marked, ir.Constant(I64, 0))
-                found[index] = b.select(is_marked, nan, found[index])
+                sum_ = b.fadd(found[index], infinity)
+                found[index] = b.select(is_marked, sum_, found[index])
         return pack(b, found)
 
     fragment = tile_type("f32", count)
@@ -266,13 +280,16 @@ def _log2(power: int) -> ir.Constant:
     return ir.Constant(I32, power.bit_length() - 1)
 
 
-def _packed(b: ir.IRBuilder, shown: list[ir.Value], shape: Fragment) -> list[list[ir.Value]]:
-    """Return the visibility of a thread's elements as words of bits, for each of its rows."""
+def _packed(
+    b: ir.IRBuilder, flags: list[ir.Value], shape: Fragment, bit: int
+) -> list[list[ir.Value]]:
+    """Return one bit of a thread's flags as words, for each of its rows."""
     rows = []
     for half in range(shape.halves):
         words: list[ir.Value] = []
         for at in range(shape.contracted // shape.lanes):
-            flag = shown[shape.flag(half, at)]
+            flag = b.lshr(flags[shape.flag(half, at)], ir.Constant(I32, bit))
+            flag = b.and_(flag, ir.Constant(I32, 1))
             shifted = b.shl(flag, ir.Constant(I32, at % _WORD_BITS))
             if at % _WORD_BITS:
                 words[-1] = b.or_(words[-1], shifted)
@@ -285,12 +302,12 @@ def _packed(b: ir.IRBuilder, shown: list[ir.Value], shape: Fragment) -> list[lis
 def _bit(
     b: ir.IRBuilder, lane: ir.Value, row: ir.Value, words: list[ir.Value], shape: Fragment
 ) -> ir.Value:
-    """Return whether element `row` of the contracted axis shows: one lane of the row's knows."""
+    """Return the bit of element `row` of the contracted axis: one lane of the row's knows."""
 
     def number(value: int) -> ir.Constant:
         return ir.Constant(I32, value)
 
-    width = shape.visible_width
+    width = shape.signs_width
     group = b.udiv(row, number(shape.lanes * width))
     at = b.add(b.mul(group, number(width)), b.and_(row, number(width - 1)))
     word = words[0]
