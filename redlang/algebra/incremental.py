@@ -349,7 +349,10 @@ class Emitter:
         def decayed(ref: Expr, change: str) -> Expr:
             if first.maximum is None:
                 return build.convert(ref, dtype)
-            return build.mul(ref, getattr(points(first.maximum), change))
+            moved = ref
+            for _ in range(first.times):
+                moved = build.mul(moved, getattr(points(first.maximum), change))
+            return moved
 
         def at_old(r: Reference) -> Expr:
             return kept if r == reference else points(r).renewed

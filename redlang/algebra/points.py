@@ -51,8 +51,8 @@ def weighted_key(centre: Centre) -> tuple[object, ...]:
 def key_of(phi: Phi, *more: Expr) -> tuple[object, ...]:
     """Return what phi without centres have in common if their factors only differ in order."""
     factors = sorted(map(id, (*factors_of(phi.element), *more)))
-    outside = (id(phi.choice), id(phi.outer))
-    return (tuple(factors), phi.maximum, phi.rotations, id(phi.condition), phi.dtype, outside)
+    rest = (phi.times, id(phi.choice), id(phi.outer))
+    return (tuple(factors), phi.maximum, phi.rotations, id(phi.condition), phi.dtype, rest)
 
 
 def moves(points: Callable[[Reference], Point], which: str) -> Callable[[Reference], Expr]:

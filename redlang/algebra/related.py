@@ -8,6 +8,7 @@ that the distance between the two is a difference of centres and small rests.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from redlang.algebra.derive import Plain, StagePlan, Transported
 from redlang.algebra.operators import Sign
@@ -64,7 +65,8 @@ def _centre(shift: Shift, phi: Phi, view: View, signs: Signs) -> Centre | None:
     rest: Expr | None = None
     for factor in factors:
         rest = factor if rest is None else view.build.mul(rest, factor)
-    weight = Phi(rest and view.pool.intern(rest), phi.maximum, (), (), phi.condition, phi.dtype)
+    own = rest and view.pool.intern(rest)
+    weight = replace(phi, element=own, centres=(), rotations=(), choice=None, outer=None)
     signed = weight.element is not None and not signs.nonnegative(weight.element)
     if signed or not own_weight(shift, weight, view):
         return None

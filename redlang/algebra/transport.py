@@ -24,10 +24,10 @@ from typing import Literal, TypeAlias
 from redlang.algebra.operators import Sign
 from redlang.algebra.sharing import canonical
 from redlang.algebra.signs import Signs
-from redlang.algebra.terms import Factor, Rotation, Shift, Term, View
+from redlang.algebra.terms import Exponential, Factor, Rotation, Shift, Term, View
 from redlang.ir.build import Builder
 from redlang.ir.printing import to_text
-from redlang.ir.program import Expr
+from redlang.ir.program import Apply, Expr
 from redlang.ir.types import DType
 
 
@@ -49,7 +49,8 @@ class Centre:
         element: What is shifted.
         weight: The weight, a phi without shifts; None for the origin, which never moves: integers
             are exact wherever they are centred, and a rest of a mean is near 0 already.
-        top: In place of a mean, the running maximum of the element, where that is subtracted.
+        top: In place of a mean, the running maximum of the element: where that is subtracted, and
+            where exponents themselves are summed.
     """
 
     element: Expr
@@ -70,7 +71,7 @@ Turn: TypeAlias = tuple[Literal["cos", "sin"], Expr]
 
 @dataclass(frozen=True, slots=True)
 class Phi:
-    """A function whose sum is carried: element . exp(e - c) . (y - c)^k ... . cos(y) ...
+    """A function whose sum is carried: element . exp(e - c)^t . (y - c)^k ... . cos(y) ...
 
     Attributes:
         element: A factor without reference points; None for 1.
@@ -81,6 +82,7 @@ class Phi:
         dtype: The type in which it is summed.
         choice: Where it is false there is 0 in place of all factors so far, times `outer`.
         outer: A factor outside of that choice; there is none without the other.
+        times: How many times the exponential is a factor.
         parts: The factors of `element` in the order of the text, where that is kept.
     """
 
@@ -92,6 +94,7 @@ class Phi:
     dtype: DType
     choice: Expr | None = None
     outer: Expr | None = None
+    times: int = 1
     parts: tuple[Expr, ...] = field(default=(), compare=False)
 
     @property
@@ -170,12 +173,12 @@ def carry(
     if outer is not None and not view.varies(outer):
         term = replace(term, outer=None, factors=(*term.factors, Factor("mul", outer)))
         outer = None
-    maximum = None
+    maximum, times = None, 1
     if term.exponential is not None:
-        exponent = build.convert(term.exponential.element, dtype)
-        maximum = Maximum(term.exponential.base, exponent, where, dtype)
+        exponent, _, times = _root(term.exponential)
+        maximum = Maximum(term.exponential.base, build.convert(exponent, dtype), where, dtype)
     rotations = tuple((turn.op, turn.element) for turn in term.rotations)
-    weight = Phi(element, maximum, (), (), where, dtype)
+    weight = Phi(element, maximum, (), (), where, dtype, times=times)
     powers: dict[Centre, int] = {}
     centres = []
     for shift in term.shifts:
@@ -183,18 +186,42 @@ def carry(
         if weight.element is not None and not signs.nonnegative(weight.element):
             own = own and not is_plain_mean(shift)
         centre = _centre(shift, weight if own else _unweighted(weight), dtype, view, signs)
-        if maximum is not None and _is_exponent(shift, term, view) and is_maximum(shift):
-            # All distances have one sign there, so that nothing cancels.
+        # All distances have one sign at the maximum, so that their sum needs no better centre.
+        sided = shift.power == 1 and element is None
+        is_exponent = maximum is not None and _is_exponent(shift, term, view)
+        if maximum is not None and is_exponent and (sided or is_maximum(shift)):
             centre = Centre(maximum.element, None, dtype, maximum)
         centres.append(centre)
         powers[centre] = powers.get(centre, 0) + shift.power
-    top = Phi(element, maximum, _ordered(powers), _turns(rotations), where, dtype)
+    top = Phi(element, maximum, _ordered(powers), _turns(rotations), where, dtype, times=times)
     if maximum is not None:
         top = replace(top, parts=_sides(term.parts, maximum.element, build))
     if outer is not None:
         choice = canonical(term.chosen, build, view.pool)
         top = replace(top, condition=shown, choice=choice, outer=outer)
     return CarriedTerm(term, top, tuple(centres), shown, where)
+
+
+def _root(exponential: Exponential) -> tuple[Expr, Expr, int]:
+    """Return e, u and n with the exponential of e - u, n times as a factor: a power, as of p * p.
+
+    So that a weight and its powers have one reference point, and one exponential an element.
+    """
+    element, times = _repeated(exponential.element)
+    context, others = _repeated(exponential.context)
+    if times == others:
+        return element, context, times
+    return exponential.element, exponential.context, 1
+
+
+def _repeated(expr: Expr) -> tuple[Expr, int]:
+    """Return x and n for a sum x + x + ... of n parts."""
+    match expr:
+        case Apply("add", (left, right)):
+            (a, i), (b, j) = _repeated(left), _repeated(right)
+            if a == b:
+                return a, i + j
+    return expr, 1
 
 
 def _ordered(powers: Mapping[Centre, int]) -> tuple[tuple[Centre, int], ...]:
@@ -233,7 +260,7 @@ def _is_exponent(shift: Shift, term: Term, view: View) -> bool:
 
 
 def _unweighted(weight: Phi) -> Phi:
-    return replace(weight, element=None, maximum=None)
+    return replace(weight, element=None, maximum=None, times=1)
 
 
 def own_weight(shift: Shift, weight: Phi, view: View) -> bool:
@@ -283,7 +310,7 @@ def value(phi: Phi, at: Point, build: Builder) -> Expr:
     factors: list[Expr] = []
     if phi.maximum is not None:
         exponent = build.sub(phi.maximum.element, at(phi.maximum))
-        factors.append(build.apply(phi.maximum.base, exponent))
+        factors += [build.apply(phi.maximum.base, exponent)] * phi.times
     if phi.element is not None:
         factors.extend(phi.parts or (phi.element,))
     for centre, power in phi.centres:
@@ -322,7 +349,7 @@ def move(phi: Phi, decay: Point, step: Point, sums: Sums, build: Builder) -> Exp
     base = replace(phi, centres=fixed)
     moved = _expand(base, [(c, k, s(c)) for c, k, s in steps], sums, build)
     if phi.maximum is not None:
-        moved = build.mul(moved, decay(phi.maximum))
+        moved = build.mul(moved, _power(decay(phi.maximum), phi.times, build))
     return moved
 
 
@@ -380,8 +407,11 @@ def finish(
     ]
     result = _turned(base, list(term.rotations), shifts, sums, build)
     if term.exponential is not None and carried.top.maximum is not None:
-        exponent = distance(carried.top.maximum, term.exponential.context)
-        result = build.mul(build.apply(term.exponential.base, exponent), result)
+        _, context, times = _root(term.exponential)
+        exponent = distance(carried.top.maximum, context)
+        result = build.mul(
+            _power(build.apply(term.exponential.base, exponent), times, build), result
+        )
     if term.number == -1:
         result = build.neg(result)
     elif term.number != 1:

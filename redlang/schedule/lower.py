@@ -19,6 +19,7 @@ from redlang.ir.types import Type
 from redlang.schedule import tidy
 from redlang.schedule.bounds import possible
 from redlang.schedule.contract import split_product
+from redlang.schedule.handed import hand_on
 from redlang.schedule.joints import joint_statements, with_axis
 from redlang.schedule.list_slots import with_slots
 from redlang.schedule.nests import Nest
@@ -49,7 +50,8 @@ def lower(program: Program, nests: tuple[Nest, ...], plan: Plan) -> loops.Loops:
         made, spaces = lowering.run(tuple(workspaces))
         kernels.extend(made)
         workspaces.extend(spaces)
-    return loops.Loops(program.name, program, tuple(kernels), tuple(workspaces))
+    found = loops.Loops(program.name, program, tuple(kernels), tuple(workspaces))
+    return hand_on(found)
 
 
 @dataclass(slots=True)

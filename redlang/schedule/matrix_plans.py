@@ -45,6 +45,8 @@ WIDEST = 256
 """The longest axis that lies in registers or shared memory whole."""
 COLUMNS = 128
 """Columns of a loop's tile; more gained nothing."""
+NARROWER = (COLUMNS, 112, 96, 64, 48)
+"""What is tried after it where element work or several accumulators take more registers."""
 PLAIN_ROWS = 16
 """Below them, plain multiply-adds for whole tiles of rows take longer than memory does."""
 NARROW = 64
@@ -260,7 +262,7 @@ def _plans(facts: Facts, shape: Shape, device: Device) -> Iterator[MatrixPlan]:
     lasting = light or tall <= FEW_ROWS or (tall_units and shape.masked)
     first = replace(first, persistent=lasting, staged=(light or tall_units) and tall > FEW_ROWS)
     calm = MatrixPlan(_rows(facts, shape, 1 * GROUP_ROWS), (), 2, 1)
-    tries = [(first, most) for most in (COLUMNS, MIDDLE, COLUMNS // 2)]
+    tries = [(first, most) for most in NARROWER]
     for plan, most in (*tries, (calm, 64), (calm, 32)):
         fitted = _fitted(facts, shape, plan, most, device)
         if fitted is not None:

@@ -11,7 +11,7 @@ take away what a sweep does not need, whatever it computes:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import assert_never
 
@@ -109,6 +109,33 @@ def expressions(statement: Statement) -> tuple[Expr, ...]:
             return (condition,)
         case Combine() | Commit():
             return ()
+        case _:
+            assert_never(statement)
+
+
+def map_expressions(statement: Statement, rule: Callable[[Expr], Expr]) -> Statement:
+    """Return a statement with a rule applied to each of its expressions, those inside too."""
+
+    def maybe(value: Expr | None) -> Expr | None:
+        return None if value is None else rule(value)
+
+    match statement:
+        case Compute() | Store():
+            return replace(statement, value=rule(statement.value))
+        case Fold(condition=condition):
+            values = tuple(map(rule, statement.values))
+            return replace(statement, values=values, condition=maybe(condition))
+        case Contract(condition=condition):
+            left, right = rule(statement.left), rule(statement.right)
+            return replace(statement, left=left, right=right, condition=maybe(condition))
+        case Loop(some=some):
+            body = tuple(map_expressions(s, rule) for s in statement.body)
+            return replace(statement, body=body, some=maybe(some))
+        case Branch(condition=condition, then=then, otherwise=otherwise):
+            bodies = (tuple(map_expressions(s, rule) for s in body) for body in (then, otherwise))
+            return Branch(rule(condition), *bodies)
+        case Combine() | Commit():
+            return statement
         case _:
             assert_never(statement)
 

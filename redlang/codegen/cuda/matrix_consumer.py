@@ -90,6 +90,7 @@ class Consumer(MatrixElements):
                 for product in loop.work.products:
                     self.issue(product)
                 self._pass_turn()
+                self.loads(loop)
                 if heads:
                     self.wait(len(late), heads)
                 self.release(loop.work.heads)

@@ -16,7 +16,7 @@ from redlang.codegen.cuda.values import Operands, constant
 from redlang.ir import walk
 from redlang.ir.build import literal
 from redlang.ir.loops import Combine, Compute, Contract, Fold, Loop, Statement
-from redlang.ir.program import Apply, Expr, Literal, Ref
+from redlang.ir.program import Apply, Expr, Literal, Load, Ref
 from redlang.ir.types import BOOL, F32, I64, Type
 from redlang.schedule import tidy
 from redlang.schedule.bounds import certain
@@ -71,6 +71,25 @@ class MatrixElements(MatrixUnit):
                 self._fill(loop, whole, self._early(loop, names.__contains__))
         self.test_operands(loop)
         self.give_back(loop.work.fetches)
+
+    def loads(self, loop: LoopText) -> None:
+        """Load what elements need of columns, so that it arrives while products are computed.
+
+        What conditions read is not among it: whole tiles do without.
+        """
+        for element in loop.elements:
+            match element:
+                case Power(exponent=expr) | Compute(value=expr):
+                    exprs: tuple[Expr, ...] = (expr,)
+                case Fold(values=exprs):
+                    pass
+                case _:
+                    continue
+            for node in (node for expr in exprs for node in walk.nodes(expr)):
+                stored = isinstance(node, Load) and not walk.refs(node)
+                handed_on = isinstance(node, Ref) and node.name in self.frame.memories
+                if (stored or handed_on) and self.frame.tile_axes(node.type.axes) == (loop.axis,):
+                    self.values.value(node)
 
     def _early(self, loop: LoopText, wanted: Callable[[str], bool]) -> list[Fill]:
         """Return the fills of some values that happen as soon as these are known."""

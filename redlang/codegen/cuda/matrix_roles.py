@@ -8,21 +8,16 @@ operands are deferred (`tails`): their tensor-core work overlaps the next tile's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import assert_never
 
 from redlang.codegen.cuda.kernel_text import Classes
 from redlang.codegen.cuda.matrix_ranges import fits
 from redlang.codegen.cuda.matrix_text import TensorMap, UnsuitedError, unsuited
 from redlang.ir import walk
 from redlang.ir.loops import (
-    Branch,
-    Combine,
-    Commit,
     Compute,
     Contract,
-    Fold,
     Kernel,
     Loop,
     Loops,
@@ -218,7 +213,9 @@ class Roles:
                 fetches[node] = Fetch(f"{node.array}.fetched", operand, type_)
             return Ref(fetches[node].name, fetches[node].type)
 
-        computed = tuple(map_expressions(s, lambda e: walk.rewrite(e, rule)) for s in work.elements)
+        computed = tuple(
+            tidy.map_expressions(s, lambda e: walk.rewrite(e, rule)) for s in work.elements
+        )
         return replace(work, elements=computed, fetches=tuple(fetches.values()))
 
     def _fetched(self, load: Load, loop: str) -> Operand | None:
@@ -398,7 +395,7 @@ def inlined_conditions(body: Sequence[Statement]) -> tuple[Statement, ...]:
         return values.get(node.name, node) if isinstance(node, Ref) else node
 
     for statement in body:
-        done = map_expressions(statement, lambda e: walk.rewrite(e, rule))
+        done = tidy.map_expressions(statement, lambda e: walk.rewrite(e, rule))
         if (
             isinstance(done, Compute)
             and done.type.dtype.kind in ("bool", "int")
@@ -409,23 +406,3 @@ def inlined_conditions(body: Sequence[Statement]) -> tuple[Statement, ...]:
         else:
             kept.append(done)
     return tuple(kept)
-
-
-def map_expressions(statement: Statement, rule: Callable[[Expr], Expr]) -> Statement:
-    """Return a statement with a rule applied to each of its expressions."""
-    match statement:
-        case Compute() | Store():
-            return replace(statement, value=rule(statement.value))
-        case Fold():
-            condition = None if statement.condition is None else rule(statement.condition)
-            return replace(
-                statement, values=tuple(map(rule, statement.values)), condition=condition
-            )
-        case Contract():
-            condition = None if statement.condition is None else rule(statement.condition)
-            left, right = rule(statement.left), rule(statement.right)
-            return replace(statement, left=left, right=right, condition=condition)
-        case Combine() | Commit() | Loop() | Branch():
-            return statement
-        case _:
-            assert_never(statement)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from redlang.codegen.cuda.matrix_roles import map_expressions
 from redlang.ir import walk
 from redlang.ir.loops import Compute, Fold, Statement
 from redlang.ir.program import Apply, Expr, Literal, Load, Ref
@@ -60,7 +59,7 @@ def with_shares(
         name = f"shared.{len(shares)}"
 
         replaced = _replacing(expr, Ref(name, type_))
-        kept = [map_expressions(statement, replaced) for statement in kept]
+        kept = [tidy.map_expressions(statement, replaced) for statement in kept]
         shares.append(Compute(name, expr, type_))
     return tuple(shares), tuple(kept)
 
@@ -70,7 +69,8 @@ def without_scalings(
 ) -> tuple[Statement, ...]:
     """Write values that are others times what elements share out where they are read.
 
-    They cost nothing there, and registers as values. On the way x + x becomes x * 2, and factors
+    They cost nothing there, and registers as values; so do differences of them from a value of
+    rows, which exponentials take in. On the way x + x becomes x * 2, and factors
     are joined to it where that is exact. What products and joins of states read keeps its name.
 
     Args:
@@ -93,19 +93,26 @@ def without_scalings(
         return node
 
     for statement in body:
-        done = map_expressions(statement, lambda e: walk.rewrite(e, rule))
+        done = tidy.map_expressions(statement, lambda e: walk.rewrite(e, rule))
         if (
             isinstance(done, Compute)
             and done.type.dtype is F32
             and done.name not in named
             and is_fragment(Ref(done.name, done.type))
-            and _core(done.value, is_fragment) is None
+            and _is_scaled(done.value, is_fragment)
             and not isinstance(done.value, Load)
         ):
             scaled[done.name] = done.value
         else:
             kept.append(done)
     return tuple(kept)
+
+
+def _is_scaled(value: Expr, is_fragment: IsFragment) -> bool:
+    """Say whether a value is another one times what elements share, less a value of rows."""
+    if isinstance(value, Apply) and value.op == "sub" and not is_fragment(value.arguments[1]):
+        value = value.arguments[0]
+    return _core(value, is_fragment) is None
 
 
 def _doubled(expr: Expr, is_fragment: IsFragment) -> Expr:

@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from redlang.codegen.cuda.matrix_roles import map_expressions
 from redlang.ir import walk
 from redlang.ir.build import Builder
 from redlang.ir.loops import Compute, Statement
 from redlang.ir.program import Apply, Expr, Literal, Ref
 from redlang.ir.types import F32, Type
+from redlang.schedule import tidy
 
 LOG2_E = 1.4426950408889634
 LARGEST = 3.4028234663852886e38
@@ -73,7 +73,7 @@ class _Rewriter:
             if (point := self._point(node)) is not None
         ]
         for statement in self.body:
-            self.out.append(map_expressions(statement, self._rewritten))
+            self.out.append(tidy.map_expressions(statement, self._rewritten))
         return tuple(self.out)
 
     def _rewritten(self, expr: Expr) -> Expr:
@@ -148,5 +148,5 @@ def _expressions(statement: Statement) -> list[Expr]:
         found.append(expr)
         return expr
 
-    map_expressions(statement, note)
+    tidy.map_expressions(statement, note)
     return found
