@@ -182,3 +182,28 @@ def test_what_has_the_axes_of_the_weight_stays_on_its_side():
     top = carry(term, None, F32, look, signs()).top
     weight = build.mul(build.exp(build.sub(p, c)), g)
     assert value(top, lambda _: c, build) == build.mul(weight, v)
+
+
+def test_a_power_of_an_exponential_shares_its_reference_point():
+    p = B.exp(B.sub(x, u))
+    found = carried(B.mul(B.mul(p, p), y))
+    alone = carried(p)
+    assert found.top.times == 2
+    assert found.top.maximum == alone.top.maximum
+    assert alone.top.times == 1
+
+
+def test_a_power_of_another_context_has_a_point_of_its_own():
+    found = carried(B.mul(B.exp(B.sub(x, u)), B.exp(B.sub(x, v))))
+    assert found.top.times == 1
+    assert found.top.maximum is not None
+    assert found.top.maximum.element == B.add(x, x)
+
+
+def test_exponents_are_summed_about_their_maximum():
+    p = B.exp(B.sub(x, u))
+    (centre,) = carried(B.mul(p, B.sub(x, v))).centres
+    assert centre.top is not None
+    assert centre.top.element == x
+    (centre,) = carried(B.mul(p, square(B.sub(x, v)))).centres
+    assert centre.top is None

@@ -208,11 +208,32 @@ def is_fragment(expr):
 def test_shared_values_leave_factors_outside():
     score = B.mul(B.apply("tanh", S), 30.0)
     body = (fold("max", score), Compute("p", B.apply("exp", B.apply("sub", score, C)), TILE))
-    shares, left = with_shares(body, is_fragment)
-    (share,) = shares
+    share, first, _ = with_shares(body, is_fragment)
+    assert isinstance(share, Compute)
     assert share.value == B.apply("tanh", S)
-    assert isinstance(left[0], Fold)
-    assert left[0].values == (B.mul(ref(share.name, TILE), 30.0),)
+    assert isinstance(first, Fold)
+    assert first.values == (B.mul(ref(share.name, TILE), 30.0),)
+
+
+def test_shared_values_follow_what_they_are_made_of():
+    capped = Compute("y", B.apply("tanh", S), TILE)
+    moved = B.sub(ref("y", TILE), B.mul(B.index("n"), C))
+    weight = Compute("p", B.apply("exp", B.apply("sub", moved, C)), TILE)
+    found = with_shares((capped, fold("max", moved), weight), is_fragment)
+    assert found[0] == capped
+    share, first = found[1:3]
+    assert isinstance(share, Compute)
+    assert share.value == moved
+    assert isinstance(first, Fold)
+    assert first.values == (ref(share.name, TILE),)
+
+
+def test_differences_from_values_of_rows_are_written_where_they_are_read():
+    apart = Compute("t", B.sub(B.mul(S, ref("k", Type(F32))), C), TILE)
+    weight = Compute("p", B.mul(B.apply("exp", ref("t", TILE)), ref("t", TILE)), TILE)
+    (only,) = without_scalings((apart, weight), (apart, weight), is_fragment)
+    assert isinstance(only, Compute)
+    assert only.value == B.mul(B.apply("exp", apart.value), apart.value)
 
 
 def test_scalings_are_written_where_they_are_read():

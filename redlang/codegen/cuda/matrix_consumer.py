@@ -94,11 +94,15 @@ class Consumer(MatrixElements):
                 if heads:
                     self.wait(len(late), heads)
                 self.release(loop.work.heads)
-                self.elements(loop)
-                operands = [name for p in late if (name := self.fragment_name(p.rows))]
                 moved = [p.contract.name for p in late]
-                self.wait(0, list(dict.fromkeys([*moved, *operands])))
-                self.release(late)
+                if loop.early:
+                    self.wait(0, list(dict.fromkeys(moved)))
+                    self.release(late)
+                self.elements(loop)
+                if not loop.early:
+                    operands = [name for p in late if (name := self.fragment_name(p.rows))]
+                    self.wait(0, list(dict.fromkeys([*moved, *operands])))
+                    self.release(late)
                 self._moves(loop)
                 for product in late:
                     self.pack(product)
@@ -185,10 +189,10 @@ class Consumer(MatrixElements):
 
     def _prepared(self, statement: Loop, work: LoopWork) -> LoopText:
         readers = (*statement.body, *(product.contract for product in work.late))
-        shares, body = with_shares(
+        body = with_shares(
             without_scalings(work.elements, readers, self.is_fragment), self.is_fragment
         )
-        elements = (*shares, *with_powers(body, self.builder, self.is_fragment))
+        elements = with_powers(body, self.builder, self.is_fragment)
         uses: list[Use] = [s for s in elements if isinstance(s, Fold) and statement.axis in s.over]
         uses += [t.contract for t in work.tails if isinstance(t, Multiply) and t.left is None]
 
@@ -198,24 +202,43 @@ class Consumer(MatrixElements):
         sources = [p.contract.name for p in work.heads if varies_type(p.contract, statement.axis)]
         sources += [fetch.name for fetch in work.fetches]
         counted = tuple(use for use in uses if not is_plain(use))
-        names = [share.name for share in (*shares, *first_values(body, self.is_fragment))]
+        names = [value.name for value in first_values(body, self.is_fragment)]
         groups = [g for g in (sources, names, [*sources, *names]) if g]
         place = self.kernel.body.index(statement)
         rows = finite_states(statement.body, self.kernel.body[:place])
         found = filling(elements, counted, groups, varies, rows)
-        self._require_room(statement, work, elements)
-        return LoopText(statement, work, elements, found, counted)
+        early = self._waits_early(statement, work, elements)
+        return LoopText(statement, work, elements, found, counted, early)
 
-    def _require_room(
+    def _waits_early(
         self, statement: Loop, work: LoopWork, elements: Sequence[Statement | Power]
-    ) -> None:
-        """Refuse tiles that registers have no room for, unless they are the smallest."""
+    ) -> bool:
+        """Say whether a group waits for its last tile's products before its element work.
+
+        Else they run beside it, and their packed operands take registers. Where two groups fill
+        each other's gaps, wider tiles are worth more than that.
+
+        Raises:
+            UnsuitedError: Registers have no room for tiles either way, and smaller ones remain.
+        """
         if self.matrix.unit != "wgmma" or self.matrix.width(statement.axis) <= SMALLEST:
-            return
-        taken = demand(work, elements, lambda t: self.frame.size(self.frame.tile_axes(t.axes)))
+            return False
+
+        def taken(*, early: bool) -> int:
+            return demand(
+                work,
+                elements,
+                lambda t: self.frame.size(self.frame.tile_axes(t.axes)),
+                early=early,
+            )
+
         room = self.matrix.consumer_registers(bool(self.checked)) - RESERVE
-        if taken > room:
-            raise unsuited(f"tiles of {taken} registers where there is room for {room}")
+        if taken(early=False) <= room:
+            return False
+        if self.matrix.groups == 2 and not self.matrix.turns and taken(early=True) <= room:
+            return True
+        least = taken(early=True)
+        raise unsuited(f"tiles of {least} registers where there is room for {room}")
 
     def _heads(self, loop: LoopText) -> None:
         self.await_operands(loop.work.heads)

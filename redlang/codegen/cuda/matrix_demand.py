@@ -16,7 +16,7 @@ from redlang.ir.loops import Compute, Statement
 from redlang.ir.types import Type
 from redlang.schedule import tidy
 
-RESERVE = 32
+RESERVE = 28
 """Registers beside tiles: addresses, counters, values of rows, and what the compiler keeps."""
 
 _ROWS = 2
@@ -26,16 +26,19 @@ Size = Callable[[Type], int]
 """Registers of a value of this type."""
 
 
-def demand(work: LoopWork, elements: Sequence[Statement | Power], size: Size) -> int:
+def demand(
+    work: LoopWork, elements: Sequence[Statement | Power], size: Size, *, early: bool
+) -> int:
     """Return the registers that tiles take at the worst point of a loop's body.
 
     Args:
         work: The loop's products.
         elements: Its element work as it is written.
         size: Registers of a value.
+        early: Whether the last tile's products are waited for before the element work.
     """
     held = sum(size(p.contract.type) for p in work.late)
-    held += sum(size(p.rows.type) // 2 for p in work.late)
+    packed = sum(size(p.rows.type) // 2 for p in work.late)
     sizes = {p.contract.name: size(p.contract.type) for p in work.heads}
     for element in elements:
         if isinstance(element, Compute | Power) and size(element.type) > _ROWS:
@@ -46,13 +49,14 @@ def demand(work: LoopWork, elements: Sequence[Statement | Power], size: Size) ->
     for product in work.late:
         last |= dict.fromkeys(walk.refs(product.rows) & set(sizes), len(elements))
     live = {p.contract.name for p in work.heads}
-    worst = sum(map(sizes.__getitem__, live))
+    heads = sum(map(sizes.__getitem__, live))
+    worst = heads
     for place, element in enumerate(elements):
         live = {name for name in live if last[name] > place}
         if isinstance(element, Compute | Power) and last.get(element.name, 0) > place:
             live.add(element.name)
         worst = max(worst, sum(map(sizes.__getitem__, live)))
-    return held + worst
+    return held + (max(worst, heads + packed) if early else worst + packed)
 
 
 def _reads(element: Statement | Power) -> frozenset[str]:

@@ -35,6 +35,7 @@ class LoopText:
     elements: tuple[Statement | Power, ...]
     filling: Filling
     uses: tuple[Use, ...]
+    early: bool = False
     partial: dict[str, str] = field(default_factory=dict)
 
     @property

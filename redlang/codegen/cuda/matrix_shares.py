@@ -20,16 +20,15 @@ from redlang.schedule import tidy
 IsFragment = Callable[[Expr], bool]
 
 
-def with_shares(
-    body: Sequence[Statement], is_fragment: IsFragment
-) -> tuple[tuple[Compute, ...], tuple[Statement, ...]]:
-    """Return new statements for what is read several times, and the others, which read those.
+def with_shares(body: Sequence[Statement], is_fragment: IsFragment) -> tuple[Statement, ...]:
+    """Return statements of which those that read an expression several times read a new one.
 
     Args:
         body: The element work of a loop.
         is_fragment: Tells elements from values of rows.
     """
-    written = frozenset[str]().union(*map(tidy.writes, body))
+    first = {value.name for value in first_values(body, is_fragment)}
+    written = frozenset[str]().union(*map(tidy.writes, body)) - first
     counts: Counter[Expr] = Counter()
     for statement in body:
         for expr in _values(statement):
@@ -51,17 +50,18 @@ def with_shares(
     wanted = dict.fromkeys(
         core for expr in repeated - inner if (core := _core(expr, is_fragment)) is not None
     )
-    shares: list[Compute] = []
     kept = list(body)
     # The largest first, so that none is looked for inside of another that is gone.
     for expr in sorted(wanted, key=lambda e: (-sum(1 for _ in walk.nodes(e)), str(e))):
         type_ = Type(F32, expr.type.axes)
-        name = f"shared.{len(shares)}"
-
+        name = f"shared.{sum(s.name.startswith('shared.') for s in kept if isinstance(s, Compute))}"
         replaced = _replacing(expr, Ref(name, type_))
         kept = [tidy.map_expressions(statement, replaced) for statement in kept]
-        shares.append(Compute(name, expr, type_))
-    return tuple(shares), tuple(kept)
+        place = max(
+            (i + 1 for i, s in enumerate(kept) if tidy.writes(s) & walk.refs(expr)), default=0
+        )
+        kept.insert(place, Compute(name, expr, type_))
+    return tuple(kept)
 
 
 def without_scalings(
