@@ -18,6 +18,7 @@ from redlang.ir import walk
 from redlang.ir.loops import (
     Compute,
     Contract,
+    Fold,
     Kernel,
     Loop,
     Loops,
