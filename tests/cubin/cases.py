@@ -239,6 +239,7 @@ def cases():
     yield from _joined()
     yield from _ahead()
     yield from _in_shared()
+    yield from _extremes()
     yield from _lists()
     yield from _others()
 
@@ -404,6 +405,37 @@ def _in_shared():
         (threads(Spread("n", 8, 32, 1), shared=True),),
         mode="never",
     )
+
+
+MASKED_BEST = """
+def best(x: "m n") -> ("m", "m"):
+    y = where(n < 9 * m, x)
+    return argmax[n](y), argmin[n](y)
+"""
+
+
+def _extremes():
+    """Yield what is looked for by value first: many elements a thread, masks, rows of one value."""
+
+    def made(rng):
+        x = special(np.float32, 30, 256)(rng)["x"]
+        x[4] = np.inf
+        x[5, 1::2] = -0.0
+        x[5, ::2] = 0.0
+        x[6, 40:] = -np.inf
+        return {"x": x}
+
+    for name, text in (("argmax", ARGMAX), ("argmin", ARGMIN), ("masked", MASKED_BEST)):
+        for length in (256, 250):
+            yield Case(
+                f"{name} of {length}, eight and more a thread",
+                text,
+                lambda rng, length=length: {"x": made(rng)["x"][:, :length].copy()},
+                (on_chip(256),),
+                (threads(Spread("n", 8, 32, 1)),),
+                mode="never",
+                tolerance=0,
+            )
 
 
 def _lists():

@@ -76,6 +76,10 @@ class Keys:
     def rank_f32(self, x):
         return self._rank(x, np.float32, np.uint32)
 
+    def same_f32(self, one, other):
+        one, other = np.asarray(one), np.asarray(other)
+        return lanes((one == other) | (np.isnan(one) & np.isnan(other)))
+
     def unrank_f16(self, rank):
         return self._unrank(rank, np.float16, np.uint16)
 

@@ -8,6 +8,7 @@ from math import gcd, prod
 from typing import TypeAlias
 
 from redlang.codegen.arguments import Extent
+from redlang.codegen.cuda.extremes import best_in_thread, suits
 from redlang.codegen.cuda.folds import Folding, Lines, folding, side_by_side
 from redlang.codegen.cuda.frame import Frame, Value, conjunction
 from redlang.codegen.cuda.keys import Keys, best, best_list, keys_for, sort_text
@@ -36,7 +37,10 @@ class Folds:
 
     def fold(self, statement: Fold) -> list[Value]:
         """Write a fold over the current ranges of its axes; return its results."""
-        how, keys = self._how(statement)
+        how, keys = self.how(statement)
+        if keys is not None and statement.op != "topk" and suits(self.frame, statement, keys):
+            states = self._across(statement.over, how, [self._searched(statement, keys)], ())
+            return self._finished(how, states, (), statement.op)
         states = self._lifted(statement, how)
         kept = tuple(axis for axis in states[0].axes if axis not in statement.over)
         if statement.op == "topk":
@@ -50,13 +54,15 @@ class Folds:
             states = self._across(statement.over, how, states, kept)
         return self._finished(how, states, kept, statement.op)
 
-    def how(self, statement: Fold) -> Folding:
-        """Return how a fold's elements become states and join."""
-        return self._how(statement)[0]
+    def _searched(self, statement: Fold, keys: Keys) -> Value:
+        operands = Operands()
+        cut = [axis for axis in statement.over if not self.frame.is_whole(axis)]
+        inside = [self._inside(axis, operands) for axis in cut]
+        return best_in_thread(self.frame, self.values, statement, keys, inside, operands)
 
     def partial(self, statement: Fold) -> tuple[Folding, list[Value]]:
         """Write a fold of plain operations over what each thread holds."""
-        how, _ = self._how(statement)
+        how, _ = self.how(statement)
         states = self._lifted(statement, how)
         kept = tuple(axis for axis in states[0].axes if axis not in statement.over)
         return how, self._in_thread(how, states, kept, statement.op)
@@ -86,7 +92,8 @@ class Folds:
                 found[number] = self._finished(how, own, kept, statements[number].op)
         return [found[number] for number in range(len(statements))]
 
-    def _how(self, statement: Fold) -> tuple[Folding, Keys | None]:
+    def how(self, statement: Fold) -> tuple[Folding, Keys | None]:
+        """Return how a fold's elements become states and join, and its keys if it has any."""
         element = statement.values[0].type.dtype
         if statement.monoid is not None:
             return monoid_folding(statement.monoid), None

@@ -171,7 +171,7 @@ class ResidentUnit(Unit):
         frame = self.frame
         states: list[tuple[Folding, list[Value]]] = []
         for fold in folds:
-            how = self.folds.how(fold)
+            how, _ = self.folds.how(fold)
             names = [frame.module.names.fresh(f"{fold.op}_so_far") for _ in how.codes]
             for name, neutral in zip(names, how.neutral, strict=True):
                 frame.line(f"{name} = {neutral}")

@@ -57,6 +57,15 @@ rank_f32 = define("rank_f32", "u32", ("f32",), _rank_32)
 """The rank of any f32 in 32 bits."""
 
 
+def _same(context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values) -> Values:
+    one, other = (builder.bitcast(_without_minus_zero(builder, x), I32) for x in values)
+    return builder.icmp_unsigned("==", one, other)
+
+
+same_f32 = define("same_f32", "bool", ("f32", "f32"), _same)
+"""Whether two numbers rank alike: -0 and +0 do, and one NaN and another."""
+
+
 def _without_minus_zero(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     # Under round-to-nearest -0 + 0 is +0; written as PTX, because compilers know better. A NaN
     # becomes 0x7fffffff, whatever it was (PTX ISA, "add"): it ranks above every number.
