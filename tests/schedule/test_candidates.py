@@ -1,0 +1,91 @@
+"""The plans that are proposed for a GPU: what each family asks of a nest."""
+
+from types import SimpleNamespace
+
+import pytest
+
+import redlang
+from redlang.bench.gpu import described
+from redlang.runtime.cuda_compiler import cuda_arrays
+from redlang.schedule import search
+from redlang.schedule.device import DEFAULT_DEVICE
+
+SOFTMAX = """
+def softmax(x: "m n") -> "m n":
+    p = exp(x - max[n](x))
+    return p / sum[n](p)
+"""
+LOGSUMEXP = """
+def logsumexp(x: "m n") -> "m":
+    top = max[n](x)
+    return log(sum[n](exp(x - top))) + top
+"""
+COLUMNS = """
+def columns(x: "n m") -> "m":
+    top = max[n](x)
+    return log(sum[n](exp(x - top))) + top
+"""
+TWO_AXES = """
+def two(x: "i l", g: "d l") -> ("i", "i"):
+    a = sum[d, l](x * g)
+    return a, sum[l](maximum(x - a, 0))
+"""
+
+
+@pytest.fixture
+def proposed(monkeypatch):
+    """Return a function from a kernel's text and its arguments to all ranked plans."""
+    monkeypatch.setattr(search, "KEPT", 10_000)
+
+    def ranked(text, *arguments):
+        work = SimpleNamespace(kernel=redlang.compile(text.strip()))
+        compiler, extents = described(work, list(arguments), DEFAULT_DEVICE)
+        arrays = cuda_arrays(compiler.compiler.program, extents)
+        choice, _ = compiler.classify(extents, arrays)
+        return [r for options in choice.ranked for r in options]
+
+    return ranked
+
+
+def threads(ranked):
+    return [part.threads for r in ranked for part in r.candidate.parts]
+
+
+def test_blocks_of_a_cluster_differ_along_an_axis_that_every_fold_goes_over(proposed):
+    found = proposed(TWO_AXES, ((3, 9000), "f32"), ((33, 9000), "f32"))
+    for ranked in found:
+        for part in ranked.candidate.parts:
+            if part.threads.blocks > 1:
+                outer = part.threads.spreads[0]
+                assert outer.threads >= part.threads.blocks
+                assert all(outer.axis in sweep.axes for sweep in part.nest.sweeps)
+    assert any(t.blocks > 1 for t in threads(proposed(SOFTMAX, ((1, 131072), "f16"))))
+
+
+def test_loads_run_ahead_where_many_tiles_follow_each_other_along_rows(proposed):
+    assert {t.ahead for t in threads(proposed(LOGSUMEXP, ((4096, 32768), "f16")))} == {0, 2, 4}
+    for text, argument in (
+        (COLUMNS, ((4096, 4096), "f32")),  # columns
+        (LOGSUMEXP, ((4096, 60), "f32")),  # few tiles
+        (LOGSUMEXP, ((4096, 32769), "f16")),  # pieces of two bytes
+    ):
+        assert {t.ahead for t in threads(proposed(text, argument))} == {0}
+
+
+def test_long_rows_that_are_read_again_may_lie_in_shared_memory(proposed):
+    assert any(t.shared for t in threads(proposed(SOFTMAX, ((4096, 32768), "f16"))))
+    assert not any(t.shared for t in threads(proposed(SOFTMAX, ((4096, 8192), "f16"))))
+
+
+def test_a_plan_is_tried_with_registers_for_all_blocks_at_once(proposed):
+    plain = proposed(SOFTMAX, ((4096, 1024), "f32"))
+    close = [
+        r
+        for r in plain
+        if r.candidate.family == "on-chip" and r.candidate.parts[0].threads.min_blocks > 1
+    ]
+    for ranked in close:
+        (estimate,) = ranked.estimates
+        blocks = ranked.candidate.parts[0].threads.min_blocks
+        assert blocks == -(-estimate.blocks // DEFAULT_DEVICE.sms)
+    assert close
