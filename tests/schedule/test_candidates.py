@@ -1,6 +1,7 @@
 """The plans that are proposed for a GPU: what each family asks of a nest."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ def proposed(monkeypatch):
     monkeypatch.setattr(search, "KEPT", 10_000)
 
     def ranked(text, *arguments):
-        work = SimpleNamespace(kernel=redlang.compile(text.strip()))
+        work: Any = SimpleNamespace(kernel=redlang.compile(text.strip()))
         compiler, extents = described(work, list(arguments), DEFAULT_DEVICE)
         arrays = cuda_arrays(compiler.compiler.program, extents)
         choice, _ = compiler.classify(extents, arrays)
