@@ -265,17 +265,22 @@ class Emitter(UnitRanges):
         if self.consumer.staged:
             # Shared memory is the block's until the last copy has read it.
             lines.append("    w.copies_read()")
+        return self._written(lines)
+
+    def _written(self, lines: Sequence[str]) -> MatrixText:
+        """Return the kernel whose body has these lines."""
+        frame, plan = self.frame, self.plan
         names = ", ".join(frame.parameters.values())
         body = [f"def {frame.entry}({names}):", *indented(lines)]
         return MatrixText(
             entry=frame.entry,
-            source=with_words(frame.module.text(body)),
+            source=_with_words(frame.module.text(body)),
             parameters=tuple(frame.parameters),
             threads=plan.threads,
             min_blocks=plan.min_blocks,
             shared_bytes=self._shared_bytes(),
             grid=tuple((grid.axis, grid.tile) for grid in self.kernel.grid),
-            path="wgmma",
+            path=plan.unit,
             segments="" if self.kernel.segment is None else self.kernel.segment.index,
             persistent=plan.persistent,
             queued=self.queue is not None,
@@ -324,7 +329,7 @@ def _with_conditions(kernel: Kernel) -> Kernel:
     return replace(kernel, body=tuple(body))
 
 
-def with_words(source: str) -> str:
+def _with_words(source: str) -> str:
     """Return a module's text with the words of matrix tiles."""
     line = "from redlang.targets import tiles as t\n"
     return source.replace(line, "from redlang.targets import matrices as w\n" + line, 1)

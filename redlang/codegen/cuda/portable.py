@@ -9,10 +9,9 @@ masks, bounds, element work) is what Hopper's kernels do.
 from __future__ import annotations
 
 from redlang.codegen.cuda.kernel_text import Classes
-from redlang.codegen.cuda.matrices import Emitter, operands_of, with_words
+from redlang.codegen.cuda.matrices import Emitter, operands_of
 from redlang.codegen.cuda.matrix_checks import checked_operands
 from redlang.codegen.cuda.matrix_memory import share
-from redlang.codegen.cuda.matrix_producer import indented
 from redlang.codegen.cuda.matrix_text import MatrixText, unsuited
 from redlang.codegen.cuda.portable_copies import copy_line, source_line
 from redlang.codegen.cuda.portable_unit import PortableUnit, scratch_tile
@@ -80,16 +79,4 @@ class _Emitter(Emitter):
             *constants.lines,
             *self._each_unit([*unit.lines, *body.lines]),
         ]
-        names_text = ", ".join(frame.parameters.values())
-        text = [f"def {frame.entry}({names_text}):", *indented(lines)]
-        return MatrixText(
-            entry=frame.entry,
-            source=with_words(frame.module.text(text)),
-            parameters=tuple(frame.parameters),
-            threads=self.plan.threads,
-            min_blocks=self.plan.min_blocks,
-            shared_bytes=consumer.shared.bytes + frame.shared_bytes,
-            grid=tuple((grid.axis, grid.tile) for grid in self.kernel.grid),
-            path=self.plan.unit,
-            segments="" if self.kernel.segment is None else self.kernel.segment.index,
-        )
+        return self._written(lines)
