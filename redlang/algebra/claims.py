@@ -19,14 +19,13 @@ from redlang.algebra.derive import Multiplied, Ordered, Plain, StagePlan, Transp
 from redlang.algebra.numbers import SEED, Sampler, UndefinedError
 from redlang.algebra.prove import Claim, Prover, outermost
 from redlang.algebra.signs import Signs
-from redlang.algebra.terms import View
+from redlang.algebra.terms import View, apply_factor
 from redlang.algebra.transport import (
     CarriedTerm,
     Centre,
     Maximum,
     Phi,
     Reference,
-    apply_factor,
     finish,
     move,
     value,

@@ -21,7 +21,6 @@ from redlang.algebra.transport import (
     Phi,
     carry,
     own_weight,
-    rank,
 )
 from redlang.algebra.witness import CAP
 from redlang.ir import walk
@@ -217,8 +216,8 @@ def _sum(
     carried = tuple(
         carry(term, condition, dtype, view, signs, is_plain_mean, is_maximum) for term in terms
     )
-    if rank(carried) > MAX_RANK:
-        raise Declined(f"a state of at most {MAX_RANK} sums; this has {rank(carried)}", "size")
+    if _rank(carried) > MAX_RANK:
+        raise Declined(f"a state of at most {MAX_RANK} sums; this has {_rank(carried)}", "size")
     if stable and dtype.kind == "float":
         if separation.spread:
             raise Declined(
@@ -361,3 +360,8 @@ def _product(
     if not plain or any(factor.op == "where" for factor in terms[0].factors):
         raise Declined("the operand is a product of factors and elements", "closure")
     return Multiplied(stage, terms[0], power, condition, guards)
+
+
+def _rank(carried: tuple[CarriedTerm, ...]) -> int:
+    """Return the number of different sums that the terms need."""
+    return len({phi for term in carried for phi in term.basis()})

@@ -32,6 +32,7 @@ from redlang.algebra.verdicts import Fused, Refuted, StageVerdict
 from redlang.errors import FusionError
 from redlang.ir.incremental import Let, Sweep
 from redlang.ir.program import Monoid, Program
+from redlang.source import Span
 
 Mode = Literal["auto", "always", "never", "require"]
 
@@ -52,7 +53,6 @@ class Fusion:
     verdicts: tuple[StageVerdict, ...]
 
 
-@lru_cache(maxsize=256)
 def fuse(program: Program, *, mode: Mode = "auto") -> Fusion:
     """Return the sweeps of a normalised program.
 
@@ -66,6 +66,13 @@ def fuse(program: Program, *, mode: Mode = "auto") -> Fusion:
         FusionError: The mode is `require` and a stage cannot share the sweep of what it reads; or a
             monoid breaks its laws.
     """
+    return _fused(program, program.places, mode)
+
+
+@lru_cache(maxsize=256)
+def _fused(program: Program, places: tuple[Span, ...], mode: Mode) -> Fusion:
+    # Equal programs share a result where they stand in the same place: it names places too.
+    del places
     return _Fuser(program, mode).run()
 
 

@@ -298,3 +298,10 @@ def without(factors: Sequence[Expr], taken: Sequence[Expr]) -> list[Expr] | None
 def is_number(expr: Expr, value: float) -> bool:
     """Return whether `expr` is the literal `value`."""
     return isinstance(expr, Number) and expr.value == value
+
+
+def apply_factor(result: Expr, factor: Factor, build: Builder) -> Expr:
+    """Apply what left the sum, as it was written."""
+    if factor.op == "where":
+        return build.where(factor.value, result, build.convert(0, result.type.dtype))
+    return build.apply(factor.op, result, factor.value)

@@ -24,7 +24,7 @@ from typing import Literal, TypeAlias
 from redlang.algebra.operators import Sign
 from redlang.algebra.sharing import canonical
 from redlang.algebra.signs import Signs
-from redlang.algebra.terms import Exponential, Factor, Rotation, Shift, Term, View
+from redlang.algebra.terms import Exponential, Factor, Rotation, Shift, Term, View, apply_factor
 from redlang.ir.build import Builder
 from redlang.ir.printing import to_text
 from redlang.ir.program import Apply, Expr
@@ -445,15 +445,3 @@ def _turned(
     if turn.op == "cos":
         return build.add(cosine, build.mul(build.apply("sin", turn.context), part("sin")))
     return build.sub(cosine, build.mul(build.apply("sin", turn.context), part("cos")))
-
-
-def apply_factor(result: Expr, factor: Factor, build: Builder) -> Expr:
-    """Apply what left the sum, as it was written."""
-    if factor.op == "where":
-        return build.where(factor.value, result, build.convert(0, result.type.dtype))
-    return build.apply(factor.op, result, factor.value)
-
-
-def rank(carried: tuple[CarriedTerm, ...]) -> int:
-    """Return the number of different sums that the terms need."""
-    return len({phi for term in carried for phi in term.basis()})

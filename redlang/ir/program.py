@@ -283,6 +283,11 @@ class Program:
     definitions: tuple[Definition, ...]
     results: tuple[Result, ...]
 
+    @property
+    def places(self) -> tuple[Span, ...]:
+        """Where the definitions stand in the text; equal programs may differ in it."""
+        return tuple(definition.span for definition in self.definitions)
+
     def array(self, name: str) -> ArrayParam:
         """Return the array parameter called `name`."""
         return next(p for p in self.params if isinstance(p, ArrayParam) and p.name == name)

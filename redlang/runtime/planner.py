@@ -181,7 +181,7 @@ def derive(program: Program, fuse: Fuse, prove: Prove) -> Derived:
     Raises:
         FusionError: `fuse` is `require` and a stage needs a sweep of its own.
     """
-    key = digest("derivation", repr(program), fuse, *versions())
+    key = digest("derivation", repr(program), repr(program.places), fuse, *versions())
     if key not in _DERIVED:
         store = disk()
         found = unpickled(store, key, Derived)

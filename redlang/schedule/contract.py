@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TypeAlias
 
+from redlang.ir import walk
 from redlang.ir.build import Builder
 from redlang.ir.incremental import Each, Let, Partial, Sweep
 from redlang.ir.program import Apply, Cast, Expr, Index, Literal, Load, Program, Ref, Size
@@ -74,13 +75,24 @@ def split_product(step: Partial, sweep: Sweep, program: Program, lookup: Lookup)
     split = _Split(factors, tame, frozenset(sweep.axes), Builder.of(program))
     # The factor of an absent element must not show, so that it stays with the element.
     outer = split.peel(tree) if step.condition is None else frozenset[int]()
-    inner = frozenset(_leaves(tree)) - outer
-    found = split.groups(tree, inner)
+    every = frozenset(_leaves(tree))
+    found = split.groups(tree, every - outer)
     if found is None:
         return None
     left, right = (split.product(tree, group) for group in found)
+    if outer and _reads_stage(left, known):
+        # What is computed anew takes a scale in, and its product is added to what there is.
+        whole = split.groups(tree, every)
+        if whole is not None and split.product(tree, whole[1]) == right:
+            return Product(split.product(tree, whole[0]), right)
     rest = split.product(tree, outer) if outer else None
     return Product(left, right, rest)
+
+
+def _reads_stage(expr: Expr, known: Lookup) -> bool:
+    """Tell whether an operand is made of the results of another reduction."""
+    values = [known(name) for name in walk.refs(expr)]
+    return any(value is None or _reads_stage(value, known) for value in values)
 
 
 class _Split:

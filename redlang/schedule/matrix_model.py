@@ -8,6 +8,7 @@ from math import prod
 from redlang.schedule.demand import BlockDemand
 from redlang.schedule.device import Device
 from redlang.schedule.facts import Facts
+from redlang.schedule.matrix_plans import product_pairs
 from redlang.schedule.matrix_segments import work_of
 from redlang.schedule.model import Estimate
 from redlang.schedule.occupancy import occupancy
@@ -72,8 +73,8 @@ def _products(part: Part, facts: Facts) -> int:
     """Return the multiply-adds of all products."""
     shape = None if part.plan.resident else product_shape(facts)
     if shape is None:
-        inner = sum(facts.extent(a) for a in part.plan.resident)
-        return facts.size(facts.nest.base) * facts.size(facts.swept) * inner
+        pairs = product_pairs(facts)
+        return sum(facts.size({*left.type.axes, *right.type.axes}) for left, right in pairs)
     area = facts.size({*facts.nest.base, *facts.extra})
     depth = sum(facts.extent(loop) for loop in shape.loops)
     return area * depth * shape.products // len(shape.loops)

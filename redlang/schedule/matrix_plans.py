@@ -185,7 +185,7 @@ def _shape(facts: Facts, stored: tuple[DType, ...]) -> Shape | None:
     if len(facts.nest.sweeps) != 1 or len(facts.swept) != 1 or not facts.used_inner:
         return None
     (loop,) = facts.swept
-    pairs = _products(facts)
+    pairs = product_pairs(facts)
     copied = [
         side.type.axes
         for pair in pairs
@@ -208,7 +208,7 @@ def _shape(facts: Facts, stored: tuple[DType, ...]) -> Shape | None:
     return Shape(rows, loop, inner, columns, masked)
 
 
-def _products(facts: Facts) -> list[tuple[Expr, Expr]]:
+def product_pairs(facts: Facts) -> list[tuple[Expr, Expr]]:
     """Return the operands of every product of a nest."""
 
     def pointwise(name: str) -> Expr | None:

@@ -8,8 +8,7 @@ from redlang.algebra import numbers
 from redlang.algebra.numbers import Sampler, UndefinedError
 from redlang.algebra.prove import close, outermost
 from redlang.algebra.separate import MAX_POWER, NotSeparable, Separation
-from redlang.algebra.terms import factors_of
-from redlang.algebra.transport import apply_factor
+from redlang.algebra.terms import apply_factor, factors_of
 from redlang.ir.program import Ref
 from redlang.ir.types import F16
 from tests.algebra.views import B, c, g, k, signs, u, v, view, x, y, z

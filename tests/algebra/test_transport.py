@@ -166,8 +166,8 @@ def test_what_is_one_side_of_a_product_stays_together():
     p = Ref("p", Type(F32, ("m", "n")))
     w, h = (Ref(name, Type(F32, ("n", "e"))) for name in ("w", "h"))
     look = View(("n",), ("u",), build, Pool(), Reading(signs()))
-    term = build.mul(build.mul(build.exp(build.sub(p, u)), w), h)
-    (term,) = Separation(look, signs()).terms(term)
+    text = build.mul(build.mul(build.exp(build.sub(p, u)), w), h)
+    (term,) = Separation(look, signs()).terms(text)
     top = carry(term, None, F32, look, signs()).top
     assert value(top, lambda _: c, build) == build.mul(build.exp(build.sub(p, c)), build.mul(w, h))
 
@@ -177,8 +177,8 @@ def test_what_has_the_axes_of_the_weight_stays_on_its_side():
     p, g = (Ref(name, Type(F32, axes)) for name, axes in (("p", ("m", "n")), ("g", ("n",))))
     v = Ref("v", Type(F32, ("n", "e")))
     look = View(("n",), ("u",), build, Pool(), Reading(signs()))
-    term = build.mul(build.mul(build.exp(build.sub(p, u)), g), v)
-    (term,) = Separation(look, signs()).terms(term)
+    text = build.mul(build.mul(build.exp(build.sub(p, u)), g), v)
+    (term,) = Separation(look, signs()).terms(text)
     top = carry(term, None, F32, look, signs()).top
     weight = build.mul(build.exp(build.sub(p, c)), g)
     assert value(top, lambda _: c, build) == build.mul(weight, v)

@@ -213,6 +213,7 @@ OTHER_WEIGHTS = {
         result="sum[n](s * v) / maximum(abs(sum[n](s)), 1)",
         head=', g: "f32[h]"',
     ),
+    "scaled gates": weighted("s = s * 0.25", result="sum[n](s * sigmoid(s) * v)"),
     "largest": weighted(result="sum[n](s * v) / max[n](abs(s))"),
 }
 

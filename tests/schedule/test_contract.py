@@ -81,3 +81,16 @@ def test_a_factor_of_a_sum_over_nothing_does_not_show():
     masked = product("where(k > 1, x * y * h)", signature='x: "m k", y: "k n", h: "m"')
     x, y = np.ones((3, 2), f32), np.ones((2, 4), f32)
     np.testing.assert_array_equal(masked(x, y, h), np.zeros((3, 4)))
+
+
+def test_what_is_computed_inside_takes_a_scale_in():
+    kernel = redlang.compile(
+        """
+def layers(x: "m d", a: "n d", b: "n e") -> "m e":
+    s = sum[d](x * a)
+    return sum[n](s * 0.5 * sigmoid(s) * b)
+"""
+    )
+    found, outer = contractions(kernel)
+    assert found[-1].endswith("@[n] (b[n, e])")
+    assert outer == []

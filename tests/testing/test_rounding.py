@@ -30,8 +30,7 @@ def test_a_sum_that_cancels_is_off_by_its_terms():
 
 def test_what_a_rounding_on_the_way_makes_is_allowed_for():
     # 1 - fl(1 - 1e-4) keeps 1e-4 with an error of a rounding of 1, not of 1e-4.
-    arguments = {"x": np.float32([1.0]), "y": np.float32([1e-4])}
-    arguments = {name: np.repeat(value, 2) for name, value in arguments.items()}
+    arguments = {"x": np.full(2, 1.0, np.float32), "y": np.full(2, 1e-4, np.float32)}
     (off,) = tolerance(cancelling, arguments, 2.0**-23)
     assert off > 2.0**-23
 
