@@ -29,7 +29,7 @@ from redlang.ir.interpret import bind, results
 from redlang.ir.numerics import Array
 from redlang.ir.program import Program, Reduce
 from redlang.ir.reduce import reduce
-from redlang.ir.run_sweep import finish, initial_states, merge, run_sweep, update
+from redlang.ir.run_sweep import finish, initial_states, merge, update
 from redlang.ir.tiles import Tile
 from redlang.runtime.call import Call
 from redlang.runtime.interop import CUPY, NUMPY, TORCH
@@ -320,20 +320,18 @@ class Fold:
         return max(1, STEP_ELEMENTS // max([1, *widths]))
 
     def _define(self, made: Stream, scope: Scope, needed: set[str]) -> Scope:
-        """Evaluate the needed reductions that are not of the streamed sweeps, in order."""
-        by_stage = {stage: sweep for sweep in made.sweeps for stage in sweep.stages}
+        """Evaluate the needed reductions that are not of the streamed sweeps, in order.
+
+        Each for itself: a sweep of theirs may have a stage that is not needed, or that waits for
+        elements.
+        """
         for definition in made.program.definitions:
             value = definition.value
             if not isinstance(value, Reduce) or not needed & set(definition.names):
                 continue
-            if definition.names[0] in scope.values:
-                continue
-            sweep = by_stage.get(definition.names[0])
-            if sweep is None:
-                values = dict(zip(definition.names, reduce(value, scope), strict=True))
-            else:
-                values = dict(run_sweep(sweep, scope, tile=STEP_ELEMENTS))
-            scope = scope.with_values(values)
+            if definition.names[0] not in scope.values:
+                parts = reduce(value, scope)
+                scope = scope.with_values(dict(zip(definition.names, parts, strict=True)))
         return scope
 
     def _add(self, piece: _Piece) -> None:

@@ -119,6 +119,20 @@ def with_constants(x: "m n", w: "k", y: "k n") -> ("m", "", "m"):
 
 
 @redlang.kernel
+def normed(q: "m d", k: "n d", v: "n e", g: "d") -> "m e":
+    # The two means share a sweep, and only one of them waits for elements.
+    kn = k * rsqrt(mean[d](k * k)) * g
+    qn = q * rsqrt(mean[d](q * q)) * g
+    return std.weighted[n](sum[d](qn * kn), v)
+
+
+@redlang.kernel
+def scaled_after(x: "m n", w: "n d", c: "m d") -> "m":
+    # The sums over d share a sweep, and one of them is read only behind the stream.
+    return sum[n](x * sum[d](w)) / sum[d](c * c)
+
+
+@redlang.kernel
 def read_on(x: "m n") -> ("", "m"):
     a = max[n](x)
     b = max[m](a)
@@ -175,6 +189,8 @@ STREAMS = [
     (of_two, "n", {"x": ((3, 12), 1), "y": ((12, 4), 0)}),
     (windowed, "n", {"q": ((4, 3), None), "k": ((12, 3), 0), "v": ((12, 5), 0)}),
     (with_constants, "n", {"x": ((3, 11), 1), "w": ((2,), None), "y": ((2, 11), 1)}),
+    (normed, "n", {"q": ((3, 4), None), "k": ((11, 4), 0), "v": ((11, 2), 0), "g": ((4,), None)}),
+    (scaled_after, "n", {"x": ((3, 11), 1), "w": ((11, 4), 0), "c": ((3, 4), None)}),
     (read_on, "n", {"x": ((3, 11), 1)}),
     (first_place, "i", {"x": ((7, 5), 0)}),
     (routed, "e", {"x": ((4, 9), 1)}),
