@@ -67,16 +67,16 @@ def _write_later(made: type, name: str, write: Write) -> None:
 
 def _init(made: type, names: dict[str, object]) -> Iterator[str]:
     parameters, body = ["self"], []
-    names["MISSING"] = dataclasses.MISSING
+    names["__missing__"] = dataclasses.MISSING
     for field in dataclasses.fields(made):
         name, default = field.name, ""
         # A slot's own setter stores in frozen objects too.
-        names[f"set_{name}"] = vars(made)[name].__set__
+        names[f"set_{name}"] = getattr(made, name).__set__
         if field.default is not dataclasses.MISSING:
             names[f"default_{name}"], default = field.default, f"=default_{name}"
         elif field.default_factory is not dataclasses.MISSING:
-            names[f"make_{name}"], default = field.default_factory, "=MISSING"
-            body += [f"if {name} is MISSING:", f"    {name} = make_{name}()"]
+            names[f"make_{name}"], default = field.default_factory, "=__missing__"
+            body += [f"if {name} is __missing__:", f"    {name} = make_{name}()"]
         parameters.append(f"{name}{default}")
         body.append(f"set_{name}(self, {name})")
     if hasattr(made, "__post_init__"):

@@ -334,6 +334,14 @@ def test_an_out_that_does_not_fit_is_refused(call, words):
     np.testing.assert_array_equal(X, before)
 
 
+def test_a_tuple_of_one_result_is_refused_warm_as_cold():
+    out = np.zeros(2, f32)
+    energy(X, out=out)
+    for given in ((out,), [out]):
+        with pytest.raises(redlang.ArgumentError, match="returns one array"):
+            energy(X, out=given)
+
+
 def test_an_array_may_be_its_own_result():
     x = X.copy()
     assert plus(x, out=x) is x

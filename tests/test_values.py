@@ -110,3 +110,16 @@ def test_checks_run_whenever_an_object_is_made():
         Checked(-1)
     with pytest.raises(ValueError, match="negative"):
         dataclasses.replace(Checked(1), size=-1)
+
+
+def test_a_subclass_with_fields_of_its_own():
+    @dataclass(frozen=True, slots=True)
+    class Base:
+        a: int
+
+    @dataclass(frozen=True, slots=True)
+    class Further(Base):
+        b: int = 2
+
+    assert Further(1) == Further(a=1, b=2)
+    assert repr(Further(1, 3)).endswith("Further(a=1, b=3)")

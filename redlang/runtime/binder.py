@@ -280,7 +280,9 @@ def is_ragged(x: AnyArray, dim: int, inner: int) -> bool:
 
 def out_marks(out: object) -> tuple[object, ...]:
     """Return what `out=` adds to a key."""
-    return tuple(map(_out_mark, out)) if isinstance(out, tuple | list) else (_out_mark(out),)
+    if isinstance(out, tuple | list):
+        return (len(out), *map(_out_mark, out))
+    return (_out_mark(out),)
 
 
 def _out_mark(x: object) -> object:

@@ -98,7 +98,7 @@ class DiskCache:
             data = path.read_bytes()
         except OSError:
             return None
-        payload = _unwrap(data)
+        payload = _unwrap(key, data)
         if payload is None:
             logger.warning("dropped a damaged cache entry: %s", path)
             _remove(path)
@@ -116,7 +116,7 @@ class DiskCache:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
             with os.fdopen(handle, "wb") as file:
-                file.write(_wrap(payload))
+                file.write(_wrap(key, payload))
             os.replace(temporary, path)  # noqa: PTH105  (a name from mkstemp)
             self._prune(self.folder)
         except OSError as error:
@@ -156,14 +156,15 @@ class DiskCache:
             total -= size
 
 
-def _wrap(payload: bytes) -> bytes:
-    return FORMAT + hashlib.sha256(payload).digest() + payload
+def _wrap(key: str, payload: bytes) -> bytes:
+    """Return an entry's bytes; one that stands under another key is damaged too."""
+    return FORMAT + hashlib.sha256(key.encode() + payload).digest() + payload
 
 
-def _unwrap(data: bytes) -> bytes | None:
+def _unwrap(key: str, data: bytes) -> bytes | None:
     start = len(FORMAT) + hashlib.sha256().digest_size
     payload = data[start:]
-    return payload if data[:start] == _wrap(payload)[:start] else None
+    return payload if data[:start] == _wrap(key, payload)[:start] else None
 
 
 def _touch(path: Path) -> None:

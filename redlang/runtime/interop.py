@@ -54,10 +54,10 @@ def _memory_numpy(x: np.ndarray[Any, Any]) -> Memory:
     if isinstance(x, np.ma.MaskedArray):
         problem = ("is a masked array", "pass x.filled(...) or the data and a bool mask")
     elif not whole and dtype is not None:
-        problem = (
-            f"has strides of {x.strides} bytes, which its {size}-byte elements do not divide",
-            "pass np.ascontiguousarray(x)",
-        )
+        place, hint = f"has strides of {x.strides} bytes", "pass np.ascontiguousarray(x)"
+        if all(stride % size == 0 for stride in x.strides):
+            place, hint = "begins at an address", "pass x.copy()"
+        problem = (f"{place} that its {size}-byte elements do not divide", hint)
     return Memory(
         address=int(x.__array_interface__["data"][0]),
         shape=x.shape,

@@ -16,6 +16,7 @@ from typing import Any
 from redlang.errors import ArgumentError
 from redlang.kernel import Function, Kernel, compile
 
+PLAIN = (bool, int, float)
 KEPT_KINDS = 1024
 """Kinds of calls whose kernels a function remembers."""
 
@@ -85,8 +86,9 @@ class LibraryFunction:
             ArgumentError: An axis that the array does not have, or arrays that do not fit.
         """
         values = self._bind(args, options)
+        positions = (axis,) if type(axis) is int else self._positions(axis, values)
         shapes: dict[str, Sequence[int]] = {}
-        kind: list[object] = [axis if type(axis) is int else repr(axis)]
+        kind: list[object] = [positions]
         for name, value in values.items():
             kind.append(name)
             if name in self.literals:
@@ -98,7 +100,7 @@ class LibraryFunction:
         key = (*kind, shares)
         kernel = self._ready.get(key)
         if kernel is None:
-            kernel = self._prepare(values, shapes, axis, shares)
+            kernel = self._prepare(values, shapes, positions, shares)
             if len(self._ready) >= KEPT_KINDS:
                 self._ready.clear()
             self._ready[key] = kernel
@@ -111,7 +113,7 @@ class LibraryFunction:
         names = self._names
         if len(args) > len(names):
             raise ArgumentError(f"{self.__name__} takes {len(names)} arguments, {len(args)} given")
-        values = dict(zip(names, args, strict=False))
+        values: dict[str, Any] = dict(zip(names, args, strict=False))
         for name, value in options.items():
             if name not in names or name in values:
                 fault = "is given twice" if name in values else "is no parameter"
@@ -121,7 +123,12 @@ class LibraryFunction:
             values[name] = value
         for name in self.literals:
             value = values.get(name)
-            if value is not None and not isinstance(value, numbers.Real):
+            if value is None or type(value) in PLAIN:
+                continue
+            if getattr(value, "shape", None) == ():
+                # A number of NumPy, or an array that holds one.
+                values[name] = value = value.item()
+            if not isinstance(value, numbers.Real):
                 raise ArgumentError(f"{name} of {self.__name__} is {value!r}, not a number")
         return {name: value for name, value in values.items() if value is not None}
 
@@ -133,7 +140,7 @@ class LibraryFunction:
         self,
         values: dict[str, Any],
         shapes: dict[str, Sequence[int]],
-        axis: int | Sequence[int],
+        positions: tuple[int, ...],
         shares: bool,
     ) -> Kernel:
         """Return the kernel for calls of this kind."""
@@ -147,25 +154,38 @@ class LibraryFunction:
                 if listed
                 else "a number has no axis to work along",
             )
+        for name in shapes:
+            if name not in self.arguments:
+                raise ArgumentError(
+                    f"{name} of {self.__name__} is an array of shape {tuple(shapes[name])}",
+                    hint="it takes one number for all; a kernel can broadcast what varies",
+                )
         ndim = len(shapes[leader])
         return self._kernel(
             tuple(shapes),
             ndim,
-            self._dimensions(ndim, axis, leader),
-            tuple((name, values[name]) for name in values if name in self.literals),
+            self._dimensions(ndim, positions, leader),
+            # 1, 1.0 and True are equal, and not the same in a kernel.
+            tuple((name, type(v), v) for name, v in values.items() if name in self.literals),
             tuple(n for n in values if n not in self.literals and n not in shapes),
             any("float64" in str(values[name].dtype) for name in shapes),
             shares,
         )
 
-    def _dimensions(self, ndim: int, axis: int | Sequence[int], leader: str) -> tuple[int, ...]:
-        """Return the positions of the one axis that `axis=` can choose, in 0..ndim-1."""
-        positions = tuple(axis) if isinstance(axis, Iterable) else (axis,)
-        if not all(isinstance(position, numbers.Integral) for position in positions):
+    def _positions(self, axis: object, values: dict[str, Any]) -> tuple[int, ...]:
+        """Return what was given as `axis=` as whole numbers."""
+        given = tuple(axis) if isinstance(axis, Iterable) else (axis,)
+        positions = tuple(int(p) for p in given if isinstance(p, numbers.Integral))
+        if not positions or len(positions) < len(given):
+            ndim = len(getattr(values.get(self._leader), "shape", ()))
             raise ArgumentError(
                 f"axis of {self.__name__} is {axis!r}, and must be an integer or several",
                 hint=f"for all dimensions: axis={tuple(range(ndim))}",
             )
+        return positions
+
+    def _dimensions(self, ndim: int, positions: tuple[int, ...], leader: str) -> tuple[int, ...]:
+        """Return the positions that `axis=` chooses, each in 0..ndim-1, in order."""
         for position in positions:
             if not -ndim <= position < ndim:
                 plural = "" if ndim == 1 else "s"
@@ -178,7 +198,10 @@ class LibraryFunction:
                 f"{self.__name__} works on the last {self._width} dimensions",
                 hint="move the axes first, or write a kernel: axes are named there",
             )
-        return tuple(sorted({position % ndim for position in positions}))
+        found = sorted({position % ndim for position in positions})
+        if len(found) < len(positions):
+            raise ArgumentError(f"axis of {self.__name__} is {positions}, which names one twice")
+        return tuple(found)
 
     def _shares(self, shapes: dict[str, Sequence[int]]) -> bool:
         """Tell whether the last dimension in front of the named ones is a multiple of the others'.
@@ -205,7 +228,7 @@ class LibraryFunction:
         arrays: tuple[str, ...],
         ndim: int,
         positions: tuple[int, ...],
-        literals: tuple[tuple[str, object], ...],
+        literals: tuple[tuple[str, type, object], ...],
         scalars: tuple[str, ...],
         wide: bool,
         shares: bool,
@@ -222,7 +245,7 @@ class LibraryFunction:
         signature = [f'{name}: "{layouts[name](self.arguments[name])}"' for name in arrays]
         signature += [f"{name}: {self._kind(name)}" for name in scalars]
         passed = [f"{name}={name}" for name in (*arrays, *scalars)]
-        passed += [f"{name}={value!r}" for name, value in literals]
+        passed += [f"{name}={value!r}" for name, _, value in literals]
         axes = [part for axis in self.axes for part in expand.axis(axis)]
         results = [self._result(layout, own, wide) for layout in self.results]
         names = [f"result_{number}" for number in range(len(results))]

@@ -83,6 +83,14 @@ def test_a_changed_byte_is_a_miss(store):
     assert store.load("0" * 64) is None
 
 
+def test_an_entry_under_another_key_is_a_miss(store):
+    one, other = cache.digest("one"), cache.digest("other")
+    store.store(one, b"one")
+    store.store(other, b"other")
+    store._path(store.folder, one).replace(store._path(store.folder, other))
+    assert store.load(other) is None
+
+
 def test_an_empty_payload_is_an_entry(store):
     store.store("0" * 64, b"")
     assert store.load("0" * 64) == b""

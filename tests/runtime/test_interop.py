@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import redlang
+from redlang.errors import ArgumentError
 from redlang.ir.types import DTYPES
 from redlang.runtime import foreign, interop
 from redlang.runtime.dlpack import read_capsule, row_major
@@ -254,3 +255,12 @@ def test_what_cannot_hold_results_is_told_what_to_do():
     ):
         with pytest.raises(redlang.ArgumentError, match=words):
             TOTAL(x, out=out)
+
+
+def test_an_array_between_two_elements_says_so():
+    x = np.frombuffer(bytearray(4 * 24 + 1), np.float32, offset=1, count=24).reshape(4, 6)
+    with pytest.raises(
+        ArgumentError, match=r"begins at an address that its 4-byte elements do not"
+    ):
+        redlang.std.softmax(x)
+    assert redlang.std.softmax(x.copy()).shape == (4, 6)

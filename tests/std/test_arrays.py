@@ -6,6 +6,7 @@ from ml_dtypes import float8_e4m3fn
 
 import redlang
 from redlang import std
+from redlang.errors import ArgumentError, DTypeError
 from redlang.testing.compare import assert_close
 
 inf, nan = np.inf, np.nan
@@ -266,3 +267,36 @@ def test_kinds_of_calls_are_told_apart_and_remembered_in_bounds(monkeypatch):
         for one, other in zip(results, first if again is calls else first[::-1], strict=True):
             np.testing.assert_array_equal(one, other)
     assert len(std.softmax._ready) <= 2
+
+
+def test_an_axis_is_known_by_its_number():
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    for axis in (0, 1):
+        one = std.softmax(x, axis=axis)
+        for other in (iter((axis,)), [axis], np.int64(axis), np.array([axis])):
+            np.testing.assert_array_equal(std.softmax(x, axis=other), one)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: std.softmax(x, axis=()), "must be an integer or several"),
+        (lambda x: std.softmax(x, axis=(1, -1)), "names one twice"),
+        (lambda x: std.rms_norm(x, eps=np.ones(3, np.float32)), "eps of rms_norm is an array"),
+    ],
+)
+def test_what_no_axis_and_no_number_is(call, message):
+    with pytest.raises(ArgumentError, match=message):
+        call(np.ones((3, 4), np.float32))
+
+
+def test_equal_options_of_other_types_are_others():
+    x = np.ones((1, 1, 3, 4), np.float32)
+    with pytest.raises(DTypeError):
+        std.attention(x, x, x, causal=1)
+    expected = std.attention(x, x, x, causal=True)
+    np.testing.assert_array_equal(std.attention(x, x, x, causal=np.True_), expected)
+    rows = x[0, 0]
+    values, indices = std.moe_route(rows, 2)
+    assert values.shape == indices.shape == (3, 2)
+    np.testing.assert_array_equal(std.moe_route(rows, np.array(2))[0], values)
