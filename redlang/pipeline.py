@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from redlang.errors import BackendError, DTypeError, KernelSyntaxError
+from redlang.errors import ArgumentError, BackendError, DTypeError, KernelSyntaxError
 from redlang.options import Fuse, Options, fault
 
 if TYPE_CHECKING:
@@ -400,6 +400,19 @@ class Streams:
         """Return the parameters that have neither an argument nor a default."""
         declared = self._machine.caller.declared.parameters
         return tuple(p.name for p in declared if p.default is None and p.name not in arguments)
+
+    def check_known(self, names: Iterable[str]) -> None:
+        """Raise ArgumentError unless all names are those of parameters."""
+        from redlang.frontend.builtins import nearest
+
+        known = [p.name for p in self._machine.caller.declared.parameters]
+        for name in names:
+            if name not in known:
+                match = nearest(name, known)
+                raise ArgumentError(
+                    f"{self!r} has no parameter {name!r}",
+                    hint=f"did you mean {match}?" if match else f"it has {', '.join(known)}",
+                )
 
     def __repr__(self) -> str:
         return self.kernel.__name__

@@ -14,7 +14,7 @@ memory already is better handed to the kernel.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Protocol, TypeAlias
@@ -31,7 +31,9 @@ from redlang.ir.program import Program, Reduce
 from redlang.ir.reduce import reduce
 from redlang.ir.run_sweep import finish, initial_states, merge, update
 from redlang.ir.tiles import Tile
+from redlang.runtime.arguments import describe
 from redlang.runtime.call import Call
+from redlang.runtime.constants import check_same
 from redlang.runtime.interop import CUPY, NUMPY, TORCH
 from redlang.runtime.memory import AnyArray
 from redlang.runtime.stream import Stream, element_expressions, reachable
@@ -60,6 +62,9 @@ class Source(Protocol):
 
     def missing(self, arguments: Mapping[str, object]) -> tuple[str, ...]:
         """Return the parameters that have neither an argument nor a default."""
+
+    def check_known(self, names: Iterable[str]) -> None:
+        """Raise ArgumentError unless all names are those of parameters."""
 
 
 class _Chunk:
@@ -102,7 +107,19 @@ class Fold:
     def __init__(
         self, kernel: Source, axis: str, size: int | None, constants: Mapping[str, object]
     ) -> None:
-        """Start empty; users write `kernel.fold(axis)`."""
+        """Start empty; users write `kernel.fold(axis)`.
+
+        Raises:
+            ArgumentError: The size is none, or a constant is no parameter or varies with the axis.
+        """
+        _check_size(size, axis)
+        kernel.check_known(constants)
+        for name in kernel.varying(axis):
+            if name in constants:
+                raise ArgumentError(
+                    f"{name} varies with {axis}, and is no constant of the fold",
+                    hint=f"give it in pieces: update({name}=...)",
+                )
         self.axis = axis
         self.count = 0
         self._kernel = kernel
@@ -123,7 +140,7 @@ class Fold:
             offset: Index of the chunk's first element along the axis; by default it follows the
                 last one.
             named: Further parameters by name. Those that do not vary with the axis are kept for
-                later updates.
+                later updates, and stay as they are.
 
         Returns:
             This fold.
@@ -140,17 +157,13 @@ class Fold:
         self._check_place(first, length)
         windows = {self.axis: (first, first + length)}
         scope = self._fixed(chunk, made)
-        if self._scope is not None and self._others(scope) != self._others(self._scope):
-            raise ArgumentError(
-                f"this chunk has {self._others(scope)}, and earlier ones had "
-                f"{self._others(self._scope)}",
-                hint=f"chunks are pieces along {self.axis}, and differ only in how long they are",
-            )
+        self._check_extents(scope, "this chunk", "earlier ones")
         shifted: dict[str, Any] = dict(scope.arrays)
         for name in made.varying:
             dim = made.program.array(name).axes.index(self.axis)
             shifted[name] = _Chunk(chunk.arrays[name], dim, first)
         self._scope = scope
+        self._constants = self._unvarying(call, made)
         states = self._run(made, replace(scope, arrays=shifted, windows=windows), first, length)
         self._add(_Piece(first, first + length, states))
         self._next = first + length
@@ -164,8 +177,8 @@ class Fold:
         given the offsets of their chunks.
 
         Raises:
-            ArgumentError: The two belong to different kernels, axes or element types, or both hold
-                the same places.
+            ArgumentError: The two belong to different kernels, axes, element types, extents or
+                constants, or both hold the same places.
         """
         if self.axis != other.axis or (
             self._stream is not None and other._stream is not None and self._stream != other._stream
@@ -173,12 +186,17 @@ class Fold:
             raise ArgumentError(
                 "two folds of different kernels, axes or element types cannot be merged"
             )
+        if None not in (self._size, other._size) and self._size != other._size:
+            raise ArgumentError(f"this fold has size={self._size}, the other one {other._size}")
+        check_same(self._constants, other._constants, "the two folds")
+        self._check_extents(other._scope, "the other fold", "this one")
         joint = self._copy()
+        joint._size = other._size if self._size is None else self._size
+        joint._constants = {**other._constants, **joint._constants}
         if other._stream is None:
             return joint
         joint._resolved = joint._resolved or other._resolved
         joint._stream = joint._stream or other._stream
-        joint._constants = {**other._constants, **joint._constants}
         if joint._scope is None:
             joint._scope, joint._home = other._scope, other._home
         for piece in other._pieces:
@@ -196,16 +214,22 @@ class Fold:
         """Return the kernel's results for all elements seen; more may follow.
 
         Raises:
-            ArgumentError: Nothing has been folded yet, or fewer elements than a top-k list takes.
+            ArgumentError: Nothing has been folded yet, fewer elements than a top-k list takes, or
+                another number of them than `size=` says.
         """
         if self._scope is None or self._stream is None:
             raise ArgumentError(
                 "nothing has been folded yet",
                 hint="call update first, with an empty chunk at least",
             )
+        if self._size is not None and self.count != self._size:
+            raise ArgumentError(
+                f"{self.count} elements of {self.axis} have been folded, and size= says "
+                f"{self._size}",
+                hint="size= is the whole extent; most kernels do not need it",
+            )
         made = self._stream
-        extent = self.count if self._size is None else self._size
-        extents = {**self._scope.extents, self.axis: extent}
+        extents = {**self._scope.extents, self.axis: self.count}
         check_slots(made.program, extents)
         scope = self._define(
             made, replace(self._scope, extents=extents, values={}), made.constants()
@@ -230,7 +254,12 @@ class Fold:
                 f"update takes {len(varying)} arrays by position, {wanted}, not {len(arrays)}",
                 hint=f"what does not vary with {self.axis} is given by name",
             )
-        given = {**dict(zip(varying, arrays, strict=False)), **named}
+        self._kernel.check_known(named)
+        check_same(self._constants, named, "this fold and this update")
+        placed = dict(zip(varying, arrays, strict=False))
+        for name in placed.keys() & named.keys():
+            raise ArgumentError(f"{name} is given twice, by position and by name")
+        given = {**placed, **named}
         missing = [
             name
             for name in self._kernel.missing({**self._constants, **given})
@@ -244,7 +273,6 @@ class Fold:
                 f"fold({self.axis!r}, {values})",
             )
         call = self._kernel.examine({**self._constants, **given}, self.axis)
-        self._constants |= {n: v for n, v in named.items() if n not in varying}
         if self._resolved is None:
             self._resolved = call.program
             self._stream = self._kernel.stream(call.program, self.axis)
@@ -294,6 +322,22 @@ class Fold:
         extents = {**chunk.extents, self.axis: extent}
         scope = replace(chunk, arrays=arrays, extents=extents, pointwise=pointwise)
         return self._define(made, scope, made.constants())
+
+    @staticmethod
+    def _unvarying(call: Call, made: Stream) -> dict[str, object]:
+        """Return the arguments of a call that are the same for all chunks, defaults too."""
+        arrays = {n: a.value for n, a in call.arguments.items() if n not in made.varying}
+        return {**call.scalars, **arrays}
+
+    def _check_extents(self, scope: Scope | None, new: str, old: str) -> None:
+        """Raise ArgumentError unless all axes but the streamed one are as long as before."""
+        if scope is None or self._scope is None:
+            return
+        if self._others(scope) != self._others(self._scope):
+            raise ArgumentError(
+                f"{new} has {self._others(scope)}, and {old} had {self._others(self._scope)}",
+                hint=f"chunks are pieces along {self.axis}, and differ only in how long they are",
+            )
 
     def _others(self, scope: Scope) -> str:
         return ", ".join(f"{a} = {n}" for a, n in scope.extents.items() if a != self.axis)
@@ -388,3 +432,12 @@ class Fold:
 
     def __repr__(self) -> str:
         return f"<redlang fold of {self._kernel!r} over {self.axis}: {self.count} elements>"
+
+
+def _check_size(size: object, axis: str) -> None:
+    if size is None or (isinstance(size, int | np.integer) and size >= 0):
+        return
+    raise ArgumentError(
+        f"size is {describe(size)}, and must be the extent of {axis}",
+        hint=f"what does not vary with {axis} is given by name",
+    )

@@ -251,6 +251,78 @@ def test_what_does_not_vary_is_given_once():
     np.testing.assert_array_equal(other.result()[0], out)
 
 
+def test_one_value_of_a_constant_serves_all_elements():
+    q, k, v = (RNG.normal(size=s).astype(f32) for s in ((2, 8), (50, 8), (50, 3)))
+    q[0, 1] = np.nan
+    fold = attention.fold("n", q=q).update(k[:20], v[:20])
+    with pytest.raises(redlang.ArgumentError, match=r"q differs between this fold and this update"):
+        fold.update(k[20:], v[20:], q=-q)
+    same(fold.update(k[20:], v[20:], q=q.copy()).result(), attention.reference(q, k, v), rtol=1e-5)
+    # A default is a value, too, once it has been used.
+    places = weighted.fold("n").update(X[0])
+    with pytest.raises(redlang.ArgumentError, match=r"power differs .*: 1\.0 and 2\.0"):
+        places.update(X[0], power=2.0)
+
+
+def test_folds_of_different_constants_are_not_merged():
+    q, k, v = (RNG.normal(size=s).astype(f32) for s in ((2, 8), (50, 8), (50, 3)))
+    q[0, 1] = np.nan
+    other = q.copy()
+    other[1, 3] = 7
+    fold = attention.fold("n", q=q).update(k, v)
+    words = rf"q differs between the two folds: {q[1, 3]} and 7.0 at \(1, 3\)"
+    for second in (attention.fold("n", q=other).update(k, v), attention.fold("n", q=other)):
+        with pytest.raises(redlang.ArgumentError, match=words):
+            fold.merge(second)
+    with pytest.raises(redlang.ArgumentError, match=r"q differs .*: f32 \(2, 8\).* f32 \(1, 8\)"):
+        fold.merge(attention.fold("n", q=q[:1]).update(k, v))
+    with pytest.raises(redlang.ArgumentError, match=r"e = 2, .* e = 3"):
+        fold.merge(attention.fold("n", q=q).update(k, v[:, :2]))
+    assert fold.merge(attention.fold("n", q=q.copy()).update(k, v)).count == 100
+    with pytest.raises(
+        redlang.ArgumentError, match=r"power differs between the two folds: 1\.0 and"
+    ):
+        weighted.fold("n").update(X[0]).merge(weighted.fold("n", power=2.0))
+    with pytest.raises(redlang.ArgumentError, match="size=97, the other one 98"):
+        weighted.fold("n", size=97).merge(weighted.fold("n", size=98))
+
+
+def test_an_empty_fold_hands_its_constants_on():
+    q, k, v = (RNG.normal(size=s).astype(f32) for s in ((2, 8), (50, 8), (50, 3)))
+    joint = attention.fold("n").merge(attention.fold("n", q=q)).update(k, v)
+    same(joint.result(), attention.reference(q, k, v), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("start", "words"),
+    [
+        (lambda: attention.fold("n", q=X, banana=3), r"no parameter 'banana'\n.*it has q, k, v"),
+        (lambda: weighted.fold("n", pover=3), r"no parameter 'pover'\n.*did you mean power"),
+        (lambda: attention.fold("n", k=X), r"k varies with n.*\n.*update\(k=...\)"),
+        (
+            lambda: attention.fold("n", X),
+            r"size is f32 \(3, 97\) of numpy, .* extent of n\n.*by name",
+        ),
+        (lambda: attention.fold("n", size=-1), "size is -1"),
+        (lambda: statistics.fold("n").update(X, out=X), "no parameter 'out'"),
+        (lambda: statistics.fold("n").update(X, x=X), "x is given twice"),
+    ],
+)
+def test_says_what_is_wrong_with_an_argument(start, words):
+    with pytest.raises(redlang.ArgumentError, match=words):
+        start()
+
+
+def test_a_size_that_was_said_is_reached():
+    fold = statistics.fold("n", size=97).update(X[:, :10])
+    with pytest.raises(redlang.ArgumentError, match=r"10 elements of n .* size= says 97"):
+        fold.result()
+    same(fold.update(X[:, 10:]).result()[0], X.mean(axis=1), rtol=1e-5, atol=1e-6)
+    with pytest.raises(redlang.ArgumentError, match=r"194 elements of n .* size= says 97"):
+        fold.merge(fold).result()
+    assert statistics.fold("n").merge(fold).result()[0].shape == (3,)
+
+
 def test_folds_travel():
     fold = pickle.loads(pickle.dumps(entropy.fold("n").update(X[:, :30])))
     fold = pickle.loads(pickle.dumps(fold.update(X[:, 30:])))
