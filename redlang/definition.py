@@ -28,7 +28,7 @@ class Definition:
 
     Attributes:
         name: Its name.
-        axes: A macro's axis parameters where its decorator's text does not say them.
+        options: A macro's options, for where its decorator's text does not say them.
         receiver_names: Where the receiver's numbers are looked up; empty outside a call.
     """
 
@@ -45,7 +45,7 @@ class Definition:
         `syntax` is what the text parses to, where that is known.
         """
         self.name = name
-        self.axes: str | None = None
+        self.options: dict[str, str] = {}
         self._receiver: str | None = None
         self.receiver_names: dict[str, object] = {}
         self._source = source
@@ -90,7 +90,7 @@ class Definition:
             KernelSyntaxError: The text is no definition of redlang.
         """
         if self._syntax is None:
-            self._syntax, self._receiver = pipeline.parse(self.source, self.axes, decorated=True)
+            self._syntax, self._receiver = pipeline.parse(self.source, self.options, decorated=True)
         return self._syntax
 
     @property

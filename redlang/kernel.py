@@ -253,12 +253,18 @@ class Function(_Defined):
     role = "macro"
 
     def __init__(
-        self, definition: Definition, like: object = None, *, axes: str | None = None
+        self,
+        definition: Definition,
+        like: object = None,
+        *,
+        axes: str | None = None,
+        integers: str | None = None,
     ) -> None:
         """Make a macro; users write `redlang.function`."""
         super().__init__(definition, like)
         self.axes = axes
-        definition.axes = axes
+        self.integers = integers
+        definition.options = {n: text for n, text in self._options().items() if text is not None}
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -286,7 +292,7 @@ class Function(_Defined):
         return f"<redlang function {self._definition.header}>"
 
     def _options(self) -> dict[str, Any]:
-        return {"axes": self.axes}
+        return {"axes": self.axes, "integers": self.integers}
 
 
 class Monoid(_Defined):
@@ -353,32 +359,42 @@ def kernel(
 def function(target: Callable[..., Any]) -> Function: ...
 @overload
 def function(
-    *, axes: str | Sequence[str] | None = None
+    *, axes: str | Sequence[str] | None = None, integers: str | Sequence[str] | None = None
 ) -> Callable[[Callable[..., Any]], Function]: ...
 
 
 def function(
-    target: Callable[..., Any] | None = None, *, axes: str | Sequence[str] | None = None
+    target: Callable[..., Any] | None = None,
+    *,
+    axes: str | Sequence[str] | None = None,
+    integers: str | Sequence[str] | None = None,
 ) -> Function | Callable[[Callable[..., Any]], Function]:
     """Make a macro of a function that kernels then call.
 
     Args:
         target: The function, where the decorator stands without parentheses.
         axes: The macro's axis parameters, as in `softmax[n](s)`: names in one text, or several.
+        integers: Parameters that take integers only, such as the label of a class.
 
     Raises:
-        TypeError: `axes` holds something that is no name.
+        TypeError: `axes` or `integers` holds something that is no name.
     """
-    names = axes.replace(",", " ").split() if isinstance(axes, str) else axes
-    if names is not None and not all(isinstance(n, str) and n.isidentifier() for n in names):
-        raise TypeError(f'axes={axes!r}: give the names of axes, such as axes="m n"')
-    text = None if names is None else " ".join(names)
+    options = {"axes": _names("axes", axes), "integers": _names("integers", integers)}
 
     def decorate(inner: Callable[..., Any]) -> Function:
         _require_callable(inner, "function")
-        return Function(Definition.of(inner), inner, axes=text)
+        return Function(Definition.of(inner), inner, **options)
 
     return decorate if target is None else decorate(target)
+
+
+def _names(option: str, given: str | Sequence[str] | None) -> str | None:
+    names = given.replace(",", " ").split() if isinstance(given, str) else given
+    if names is None:
+        return None
+    if not all(isinstance(name, str) and name.isidentifier() for name in names):
+        raise TypeError(f'{option}={given!r}: give names, such as {option}="m n"')
+    return " ".join(names)
 
 
 def _require_callable(target: object, decorator: str) -> None:

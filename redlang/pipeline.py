@@ -49,13 +49,13 @@ def capture(target: object) -> SourceText:
 
 
 def parse(
-    source: SourceText, axes: str | None = None, *, decorated: bool = False
+    source: SourceText, options: Mapping[str, str] | None = None, *, decorated: bool = False
 ) -> tuple[Syntax, str | None]:
     """Return the syntax of a definition, and the name of its receiver if it is a method.
 
     Args:
         source: The text.
-        axes: A macro's axis parameters, where no decorator in the text says them.
+        options: A macro's options, for where no decorator in the text says them.
         decorated: Whether Python has run the decorators.
 
     Raises:
@@ -66,9 +66,10 @@ def parse(
     syntax = _parsed(source, decorated)
     if not isinstance(syntax, Function):
         return syntax, None
-    said = any(name == "axes" for d in syntax.decorators for name, _ in d.options)
-    if axes is not None and not said:
-        decorator = Decorator("function", (("axes", axes),))
+    said = {name for decorator in syntax.decorators for name, _ in decorator.options}
+    unsaid = tuple(pair for pair in (options or {}).items() if pair[0] not in said)
+    if unsaid:
+        decorator = Decorator("function", unsaid)
         syntax = dataclasses.replace(syntax, decorators=(*syntax.decorators, decorator))
     first, *rest = syntax.parameters or (None,)
     if first is not None and first.name in RECEIVERS and first.annotation is None:

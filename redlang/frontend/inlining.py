@@ -150,6 +150,8 @@ def _macro_arguments(
 ) -> dict[str, Value]:
     """Return a macro's arguments; those of `float`, `int` and `bool` parameters are scalars."""
     passed = dict(given)
+    for name in macros.integer_parameters(frame.function):
+        scalars.integer(frame, name, given.get(name), node.span)
     for parameter in frame.function.parameters:
         if isinstance(parameter.annotation, syntax.ScalarAnnotation):
             kind, value = parameter.annotation.kind, given[parameter.name]

@@ -17,9 +17,19 @@ from redlang.frontend.wording import are, counted
 
 def axis_parameters(function: syntax.Function) -> tuple[str, ...]:
     """Return the axis parameters of a macro: `@redlang.function(axes="m n")`."""
+    return _names(function, "axes")
+
+
+def integer_parameters(function: syntax.Function) -> tuple[str, ...]:
+    """Return the parameters that take integers: `@redlang.function(integers="label")`."""
+    return _names(function, "integers")
+
+
+def _names(function: syntax.Function, wanted: str) -> tuple[str, ...]:
+    """Return the names that an option of a macro's decorator lists."""
     for decorator in function.decorators:
         for option, value in decorator.options:
-            if option == "axes" and isinstance(value, str):
+            if option == wanted and isinstance(value, str):
                 return tuple(value.replace(",", " ").split())
     return ()
 

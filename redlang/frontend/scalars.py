@@ -45,6 +45,30 @@ def strong(
     return cast(expr, DTYPES[dtype], frame.at(span))
 
 
+def integer(frame: Frame, name: str, value: Value | None, span: Span) -> None:
+    """Check that an argument of a macro, of whatever axes, holds integers.
+
+    Raises:
+        DTypeError: It does not, or the macro has no such parameter.
+    """
+    owner = frame.function.name
+    match value:
+        case None:
+            raise DTypeError(f"{owner} has no parameter {name}, and integers lists it", span=span)
+        case Poison() | Tuple():
+            return
+        case ArrayView():
+            dtype = value.param.dtype
+        case _:
+            dtype = value.type.dtype
+    if dtype.kind not in ("int", "uint"):
+        raise DTypeError(
+            f"{name} of {owner} is an integer, and its argument is {dtype}",
+            hint=f"cast it: {name}=i64(...)",
+            span=span,
+        )
+
+
 def _without_axes(
     frame: Frame, parameter: syntax.Parameter, value: Value, span: Span
 ) -> Expr | Poison:

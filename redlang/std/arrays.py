@@ -13,7 +13,8 @@ import reprlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from redlang.errors import ArgumentError
+from redlang.errors import ArgumentError, DTypeError, RedlangError
+from redlang.frontend.wording import counted
 from redlang.kernel import Function, Kernel, compile
 
 PLAIN = (bool, int, float)
@@ -52,6 +53,7 @@ class LibraryFunction:
         self.arguments = arguments
         self.results = results
         self.literals = literals
+        self.integers = frozenset((macro.integers or "").split())
         self.__name__ = macro.__name__
         self.__doc__ = macro.__doc__
         self.__module__ = macro.__module__
@@ -84,7 +86,23 @@ class LibraryFunction:
 
         Raises:
             ArgumentError: An axis that the array does not have, or arrays that do not fit.
+            DTypeError: Labels that are no integers.
         """
+        try:
+            return self._call(args, axis, out, options)
+        except RedlangError as error:
+            # The text in which it has a place is the library's own, which nobody has written.
+            for each in (error, *error.others):
+                each.source = each.span = None
+            raise
+
+    def _call(
+        self,
+        args: tuple[object, ...],
+        axis: int | Sequence[int],
+        out: object,
+        options: dict[str, object],
+    ) -> object:
         values = self._bind(args, options)
         positions = (axis,) if type(axis) is int else self._positions(axis, values)
         shapes: dict[str, Sequence[int]] = {}
@@ -112,25 +130,69 @@ class LibraryFunction:
         """Return the arguments by name, without those that are None."""
         names = self._names
         if len(args) > len(names):
-            raise ArgumentError(f"{self.__name__} takes {len(names)} arguments, {len(args)} given")
+            raise ArgumentError(
+                f"{self.__name__} takes {counted(len(names), 'argument')} by position, and "
+                f"{len(args)} are given",
+                hint=f"axis and out are given by name: {self._usage}",
+            )
         values: dict[str, Any] = dict(zip(names, args, strict=False))
         for name, value in options.items():
             if name not in names or name in values:
                 fault = "is given twice" if name in values else "is no parameter"
-                raise ArgumentError(
-                    f"{name} {fault} of {self.__name__}", hint=f"it takes {', '.join(names)}"
-                )
+                raise ArgumentError(f"{name} {fault} of {self.__name__}", hint=self._instead(name))
             values[name] = value
         for name in self.literals:
             value = values.get(name)
-            if value is None or type(value) in PLAIN:
+            if value is None:
                 continue
-            if getattr(value, "shape", None) == ():
+            if type(value) not in PLAIN and getattr(value, "shape", None) == ():
                 # A number of NumPy, or an array that holds one.
                 values[name] = value = value.item()
             if not isinstance(value, numbers.Real):
                 raise ArgumentError(f"{name} of {self.__name__} is {value!r}, not a number")
+            if name in self.integers:
+                self._check_integer(name, value)
         return {name: value for name, value in values.items() if value is not None}
+
+    def _instead(self, option: str) -> str:
+        """Return how the library says what an option of NumPy's or torch's functions does."""
+        match option:
+            case "dim" | "axes" | "dims" if self._width > 1:
+                return f"it works on the last {self._width} dimensions: {self._usage}"
+            case "dim" | "axes" | "dims":
+                return f"the dimension is called axis: {self._usage}"
+            case "keepdim" | "keepdims":
+                return f"expand_dims puts the dimension back; the call is {self._usage}"
+            case "ddof" | "correction" | "unbiased":
+                return f"ddof is 0: multiply a variance by n / (n - 1); the call is {self._usage}"
+            case "dtype":
+                return f"convert the array first; the call is {self._usage}"
+            case _:
+                return f"it takes {', '.join((*self._names, 'axis', 'out'))}: {self._usage}"
+
+    @property
+    def _usage(self) -> str:
+        """How the function is called, as `std.softmax(x, axis=-1)`."""
+        needed = [name for name in self._names if name not in self.macro.defaults]
+        axis = ["axis=-1"] if self._width == 1 else []
+        return f"std.{self.__name__}({', '.join([*needed, *axis])})"
+
+    def _check_integer(self, name: str, value: Any) -> None:
+        """Check the argument of a parameter that takes integers.
+
+        Raises:
+            DTypeError: It is something else.
+        """
+        dtype = getattr(value, "dtype", None)
+        if "int" in str(dtype) if dtype is not None else type(value) is int:
+            return
+        given = f"{value!r}" if dtype is None else f"of type {dtype}"
+        raise DTypeError(
+            f"{name} of {self.__name__} is an integer, and its argument is {given}",
+            hint=f"convert it: {name}.astype(int), for torch {name}.long()"
+            if dtype is not None
+            else "",
+        )
 
     @functools.cached_property
     def _names(self) -> tuple[str, ...]:
@@ -160,6 +222,8 @@ class LibraryFunction:
                     f"{name} of {self.__name__} is an array of shape {tuple(shapes[name])}",
                     hint="it takes one number for all; a kernel can broadcast what varies",
                 )
+        for name in self.integers & values.keys():
+            self._check_integer(name, values[name])
         ndim = len(shapes[leader])
         return self._kernel(
             tuple(shapes),
@@ -260,9 +324,9 @@ class LibraryFunction:
 
     def _kind(self, name: str) -> str:
         default = self.macro.defaults.get(name)
-        return (
-            "bool" if isinstance(default, bool) else "int" if isinstance(default, int) else "float"
-        )
+        if isinstance(default, bool):
+            return "bool"
+        return "int" if isinstance(default, int) or name in self.integers else "float"
 
     @staticmethod
     def _result(layout: Layout, expand: _Expansion, wide: bool) -> str:

@@ -51,12 +51,12 @@ def logsumexp(x):
 
 
 @on_arrays(x="... l", label="...", returns="...")
-@function(axes="l")
+@function(axes="l", integers="label ignore_index")
 def cross_entropy(x, label, ignore_index=-100):
     """Return minus the log-probability that softmax over l gives to the class `label`.
 
-    One value a row. A row whose label is `ignore_index` gives 0; another label outside
-    [0, size(l)) gives NaN; a label whose logit is -inf gives +inf.
+    One value a row. Labels are integers. A row whose label is `ignore_index` gives 0; another label
+    outside [0, size(l)) gives NaN; a label whose logit is -inf gives +inf.
     """
     y = x - finite_top(max[l](x))
     loss = log(nonzero(sum[l](exp(y)))) - sum[l](where(l == label, y))

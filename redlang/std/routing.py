@@ -6,7 +6,7 @@ from redlang.std.exponentials import finite_top, nonzero
 
 
 @on_arrays(logits="... e", returns="... j, i64[... j]", literals="k renormalize")
-@function(axes="e j")
+@function(axes="e j", integers="k")
 def moe_route(logits, k, renormalize=True):
     """Return the weights and indices of the k likeliest experts, largest first, along a new axis j.
 

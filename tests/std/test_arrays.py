@@ -158,6 +158,48 @@ def test_cross_entropy_and_its_labels():
     assert_close(std.cross_entropy(logits, label, ignore_index=2), [0, *right[1:]], rtol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.int32, np.uint64])
+def test_labels_are_integers_of_any_type(dtype):
+    logits = np.array([[1, 2, 3], [3, 2, 1]], f32)
+    right = -np.log(softmax(logits.astype(float), 1))[[0, 1], [2, 1]]
+    assert_close(std.cross_entropy(logits, np.array([2, 1], dtype)), right, rtol=1e-6)
+    assert_close(std.cross_entropy(logits[0], dtype(2)), right[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: std.cross_entropy(X[0], np.full(4, 0.5)), "label of .* is of type float64"),
+        (lambda: std.cross_entropy(X[0], np.arange(4, dtype=f32)), "label of .* type float32"),
+        (lambda: std.cross_entropy(X[0], np.ones(4, bool)), "label of .* type bool"),
+        (lambda: std.cross_entropy(X[0, 0], 0.5), "label .*0.5"),
+        (lambda: std.cross_entropy(X[0], np.arange(4), 0.5), "ignore_index .*0.5"),
+        (lambda: std.moe_route(X, 2.5), "k of moe_route is an integer, and its argument is 2.5"),
+        (lambda: std.moe_route(X, True), "k of moe_route is an integer, and its argument is True"),
+    ],
+)
+def test_labels_that_are_no_integers_are_refused(call, message):
+    with pytest.raises((redlang.DTypeError, redlang.ArgumentError), match=message):
+        call()
+
+
+@pytest.mark.parametrize("label", ["y", "y + n", "y / 2", "y > 0"])
+def test_labels_of_a_kernel_are_integers(label):
+    kernel = redlang.compile(
+        f'def f(x: "m n", y: "m") -> "": return sum[m](std.cross_entropy[n](x, {label}))',
+        names={"std": std},
+    )
+    with pytest.raises(redlang.DTypeError, match="label of cross_entropy is an integer"):
+        kernel(X[0], np.ones(4, f32))
+
+
+def test_a_mistake_shows_nothing_of_the_text_that_the_library_makes():
+    with pytest.raises(redlang.ArgumentError, match=r"topk\[e\] takes 9 of them") as caught:
+        std.moe_route(X, 9)
+    assert "library" not in str(caught.value)
+    assert std.moe_route(X, np.int32(2))[0].shape == (3, 4, 2)
+
+
 def attention(q, k, v, scale, seen):
     s = np.where(seen, q @ k.swapaxes(-1, -2) * scale, -inf)
     p = np.exp(s - s.max(axis=-1, keepdims=True))
@@ -227,6 +269,14 @@ def test_quantisation_is_as_close_as_its_format():
         (lambda: std.attention(X, X[:2], X[:2]), "k has extent 2 along axis 'b0', and q has 3"),
         (lambda: std.softmax(X, temperature=2.0), "temperature is no parameter"),
         (lambda: std.softmax(X, X, X), "takes 1 argument"),
+        (lambda: std.softmax(X, -1), r"axis and out are given by name: std.softmax\(x, axis=-1\)"),
+        (lambda: std.softmax(X, dim=-1), r"called axis: std.softmax\(x, axis=-1\)"),
+        (lambda: std.attention(X, X, X, dim=-1), r"last 2 dimensions: std.attention\(q, k, v\)"),
+        (lambda: std.mean(X, keepdims=True), r"the call is std.mean\(x, axis=-1\)"),
+        (lambda: std.var(X, ddof=1), r"n / \(n - 1\); the call is std.var\(x, axis=-1\)"),
+        (lambda: std.softmax(X, beta=1), r"it takes x, axis, out: std.softmax\(x, axis=-1\)"),
+        (lambda: std.softmax(X, axis=(0, 0)), r"axis of softmax is \(0, 0\), .* twice"),
+        (lambda: std.softmax(X, axis=(0, -3)), r"axis of softmax is \(0, -3\), .* twice"),
         (lambda: std.attention(X, X, X, axis=0), "last 2 dimensions"),
         (lambda: std.attention(X[0, 0], X, X), "2 dimensions"),
         (lambda: std.moe_route(X, "two"), "k of moe_route is 'two'"),
