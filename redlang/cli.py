@@ -157,7 +157,9 @@ def _load(place: str) -> Kernel:
     from redlang.kernel import Kernel
 
     file, colon, name = place.rpartition(":")
-    if not colon or not file:
+    if not colon and Path(place).is_file():
+        file, name = place, ""
+    if not file:
         raise RedlangError(f"{place!r} names no kernel", hint="write FILE:KERNEL")
     if not Path(file).is_file():
         raise RedlangError(f"there is no file {file}")
@@ -165,8 +167,9 @@ def _load(place: str) -> Kernel:
     names = runpy.run_path(file)
     kernels = [key for key, value in names.items() if isinstance(value, Kernel)]
     if name not in kernels:
-        found = f"it has {', '.join(kernels)}" if kernels else "it has none"
-        raise RedlangError(f"{file} has no kernel called {name}", hint=found)
+        problem = f"{file} has no kernel called {name}" if name else f"{place!r} names no kernel"
+        found = f"choose one: {', '.join(f'{file}:{kernel}' for kernel in kernels)}"
+        raise RedlangError(problem, hint=found if kernels else "the file has none")
     kernel: Kernel = names[name]
     return kernel
 

@@ -141,15 +141,17 @@ def test_an_argument_that_cannot_be_read_ends_the_command(file, capsys, given):
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("{file}:absent", "it has total, wrong"),
-        ("{file}", "FILE:KERNEL"),
+        ("{file}:absent", "choose one: {file}:total, {file}:wrong"),
+        ("{file}", "names no kernel"),
+        ("{file}", "{file}:total, {file}:wrong"),
+        ("total", "FILE:KERNEL"),
         ("nowhere.py:total", "there is no file"),
         ("{file}:wrong", "k is no axis"),
     ],
 )
 def test_mistakes_of_the_command_line(file, capsys, place, message):
     assert main(["explain", place.format(file=file)]) == 1
-    assert message in capsys.readouterr().err
+    assert message.format(file=file) in capsys.readouterr().err
 
 
 def test_an_unknown_workload_is_an_error(capsys):

@@ -56,7 +56,7 @@ EXPRESSIONS: dict[type[ast.expr], tuple[str, str]] = {
 }
 
 OPERATORS: dict[type[ast.operator | ast.cmpop], tuple[str, str]] = {
-    ast.MatMult: ("'@' has no meaning in a kernel", "write the sum: sum[d](a * b)"),
+    ast.MatMult: ("'@' has no meaning in a kernel", "sum the product over the axis that both have"),
     ast.LShift: ("'<<' has no meaning in a kernel", "write x * 2**k"),
     ast.RShift: ("'>>' has no meaning in a kernel", "write x // 2**k"),
     ast.Is: ("'is' has no meaning in a kernel", "compare with =="),

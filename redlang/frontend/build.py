@@ -57,6 +57,7 @@ class Builder:
     """Builds the nodes of one text and collects its mistakes.
 
     Attributes:
+        axes: The axes of each array parameter.
         mistakes: What has no meaning although the grammar reads it.
     """
 
@@ -67,6 +68,7 @@ class Builder:
         self.depth = 0
         self.too_deep = False
         self.names: set[str] = set()
+        self.axes: dict[str, list[str]] = {}
         self.mistakes: list[KernelSyntaxError] = []
 
     def span(self, word: Token) -> Span:
@@ -221,9 +223,7 @@ class Builder:
             if parameter.default is not None:
                 defaulted = name
             elif defaulted:
-                problem = (
-                    f"parameter {name!r} has no default but follows {defaulted!r}, which has one"
-                )
+                problem = f"parameter {name!r} has no default but follows {defaulted!r} with one"
                 self.note(problem, "move it forward, or put '*' in front of it", parameter.span)
 
     def parameter(self, node: Node, *, keyword_only: bool) -> Parameter:
@@ -231,6 +231,8 @@ class Builder:
         name, *types = node.words
         annotation = self.annotation(types[0], name) if types else None
         default = self.default(node.nodes[0]) if node.nodes else None
+        if isinstance(annotation, ArrayAnnotation):
+            self.axes[name_of(name)] = [s.name for d in annotation.dims for s in d.axes if s.name]
         if annotation is not None or name not in ("self", "cls"):
             # The numbers of a method's object are names from outside, such as `self.eps`.
             self.names.add(name_of(name))

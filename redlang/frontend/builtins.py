@@ -26,6 +26,16 @@ RENAMED: dict[str, str] = {
     "power": "x ** y",
     "pow": "x ** y",
     "norm": "sqrt(sum[n](x * x))",
+    "nansum": "sum[n](where(isnan(x), 0, x))",
+    "nanprod": "prod[n](where(isnan(x), 1, x))",
+    **{
+        f"nan{name}": f"{name}[n](where(~isnan(x), x)), which leaves NaN out"
+        for name in ("max", "min", "mean", "argmax", "argmin")
+    },
+    **{
+        f"nan{name}": f"std.{name}[n](where(~isnan(x), x)), after `from redlang import std`"
+        for name in ("var", "std")
+    },
     "softplus": "maximum(x, 0) + log(1 + exp(-abs(x)))",
     "relu": "maximum(x, 0)",
     "fabs": "abs",

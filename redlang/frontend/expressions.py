@@ -230,7 +230,7 @@ def _call(frame: Frame, node: syntax.Call) -> Called:
     text = node.function.text
     if text not in frame.bindings and text not in frame.axes and text in BUILTINS:
         return _builtin(frame, node)
-    entity = names.function(frame, text, node.function.span)
+    entity = names.function(frame, node)
     if isinstance(entity, outside.UserMonoid):
         _check_reduces(frame, node)
         operands, axes = _several(frame, node.arguments), calls.reduced_axes(frame, node)

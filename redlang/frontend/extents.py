@@ -18,7 +18,11 @@ def axis_extent(value: Expr) -> Expr | int:
     """
     if value.type.dtype.kind not in ("int", "uint"):
         hint = "divide with //" if value.type.dtype.kind == "float" else ""
-        raise AxisError("the extent of an axis is an integer", hint=hint, span=value.span)
+        problem = "the extent of an axis is an integer"
+        if isinstance(value, Scalar):
+            problem += f", and {value.name} is a {value.type.dtype.kind}"
+            hint = f"give {value.name} an integer value"
+        raise AxisError(problem, hint=hint, span=value.span)
     for node in walk.nodes(value):
         allowed = isinstance(node, Literal | Size | Scalar) or (
             isinstance(node, Apply) and node.op in OPERATORS

@@ -270,8 +270,18 @@ class Foreign(ast.NodeVisitor):
     def visit_BinOp(self, node: ast.BinOp) -> None:
         """Note operators that the language lacks."""
         if type(node.op) in OPERATORS:
-            self.note(OPERATORS[type(node.op)], node)
+            problem, hint = OPERATORS[type(node.op)]
+            if isinstance(node.op, ast.MatMult):
+                hint = self.product(node) or hint
+            self.note((problem, hint), node)
         self.visit_all([node.left, node.right])
+
+    def product(self, node: ast.BinOp) -> str:
+        """Return how redlang writes `a @ b` of two parameters that share one axis."""
+        left, right = ast.unparse(node.left), ast.unparse(node.right)
+        axes = self.builder.axes
+        shared = [axis for axis in axes.get(left, ()) if axis in axes.get(right, ())]
+        return f"write the sum: sum[{shared[0]}]({left} * {right})" if len(shared) == 1 else ""
 
     def visit_Compare(self, node: ast.Compare) -> None:
         """Note comparisons that the language lacks."""

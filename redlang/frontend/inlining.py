@@ -13,7 +13,6 @@ from redlang.errors import UnknownNameError
 from redlang.frontend import callees, macros, names, scalars, syntax
 from redlang.frontend.builtins import did_you_mean
 from redlang.frontend.draft import ArrayView, Frame, Poison, Tuple, Value
-from redlang.frontend.macros import usage
 from redlang.frontend.scope import Callee, Macro
 from redlang.frontend.wording import are, counted
 from redlang.ir.program import Expr, Index, Literal, Ref, Scalar, Size
@@ -51,7 +50,7 @@ def inline(
         inline=caller.inline,
         path=(_called_at(caller, name, node.span), *caller.path),
     )
-    given = _match(frame, node, arguments, keywords)
+    given = _match(frame, node, arguments, keywords, macros.usage_here(caller, function, node))
     known, mistakes = set(caller.axes), len(draft.errors)
     if isinstance(entity, Macro):
         frame.axes.update(macros.bind_axes(caller, function, node))
@@ -88,6 +87,7 @@ def _match(
     node: syntax.Call,
     arguments: Sequence[Value],
     keywords: Mapping[str, Value],
+    usage: str,
 ) -> dict[str, Value]:
     """Return a value for each parameter, as Python would match them.
 
@@ -101,14 +101,16 @@ def _match(
         raise UnknownNameError(
             f"{name} takes {counted(len(positional), 'argument')}, and {len(arguments)} "
             f"{are(len(arguments))} given",
-            hint=usage(function),
+            hint=usage,
             span=node.span,
         )
     given = {p.name: value for p, value in zip(positional, arguments, strict=False)}
     for keyword, value in keywords.items():
         span = next(k.span for k in node.keywords if k.name == keyword)
         if keyword not in {p.name for p in parameters}:
-            hint = did_you_mean(keyword, [p.name for p in parameters]) or usage(function)
+            hint = did_you_mean(keyword, [p.name for p in parameters]) or usage
+            if keyword in ("axis", "axes", "dim") and macros.axis_parameters(function):
+                hint = f"in a kernel the axis is named in brackets: {usage}"
             raise UnknownNameError(f"{name} has no parameter {keyword}", hint=hint, span=span)
         if keyword in given:
             raise UnknownNameError(f"{name} is given {keyword} twice", span=span)
@@ -117,7 +119,7 @@ def _match(
     if missing:
         raise UnknownNameError(
             f"{name} is called without {', '.join(missing)}",
-            hint=usage(function),
+            hint=usage,
             span=node.span,
         )
     for parameter in parameters:

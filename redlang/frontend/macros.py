@@ -6,7 +6,7 @@ the macro makes the axis itself, by `topk[e:j]`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from redlang.errors import AxisError
 from redlang.frontend import names, syntax
@@ -36,9 +36,26 @@ def _names(function: syntax.Function, wanted: str) -> tuple[str, ...]:
 
 def usage(function: syntax.Function) -> str:
     """Return how a macro or kernel is called: `softmax[l](s)`."""
+    return _call(function.name, axis_parameters(function), function)
+
+
+def usage_here(frame: Frame, function: syntax.Function, node: syntax.Call) -> str:
+    """Return how the call `node` may be meant: by its own name and operand, `std.softmax[n](x)`."""
     axes = axis_parameters(function)
+    if len(axes) == 1:
+        given = [binding.name for binding in node.axes if binding.name in frame.axes]
+        axes = tuple(given) or names.last_axis(frame, node) or axes
+    written = [a.text for a in node.arguments if isinstance(a, syntax.Name)]
+    return _call(node.function.text, axes, function, written)
+
+
+def _call(
+    name: str, axes: Sequence[str], function: syntax.Function, written: Sequence[str] = ()
+) -> str:
     brackets = f"[{', '.join(axes)}]" if axes else ""
-    return f"{function.name}{brackets}({', '.join(p.name for p in function.parameters)})"
+    parameters = [p.name for p in function.parameters]
+    parameters[: len(written)] = written[: len(parameters)]
+    return f"{name}{brackets}({', '.join(parameters)})"
 
 
 def bind_axes(
@@ -74,6 +91,7 @@ def bind_axes(
     found: dict[str, tuple[str, ...]] = {}
     for name, bindings in groups.items():
         if not bindings:
+            hint = usage_here(caller, function, node)
             raise AxisError(f"{function.name} needs its axis {name}", hint=hint, span=node.span)
         axes = [_given_axis(caller, function, name, binding) for binding in bindings]
         found[name] = tuple(axis for group in axes for axis in group)

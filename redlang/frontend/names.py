@@ -7,7 +7,14 @@ from typing import TypeAlias
 from redlang.errors import AxisError, DTypeError, RedlangError, UnknownNameError
 from redlang.frontend import scope as outside
 from redlang.frontend import syntax
-from redlang.frontend.builtins import BUILTINS, CONSTANTS, did_you_mean, no_function
+from redlang.frontend.builtins import (
+    BUILTINS,
+    CONSTANTS,
+    REDUCERS,
+    did_you_mean,
+    nearest,
+    no_function,
+)
 from redlang.frontend.draft import (
     ArrayView,
     Capture,
@@ -28,6 +35,7 @@ from redlang.source import Span
 
 Inlined: TypeAlias = outside.Macro | outside.Callee | outside.UserMonoid
 
+NAME_TOPK = "the axis that topk makes has a name where topk says so, as in topk[n:j](x, 4)"
 _CAPTURED: dict[str, DType] = {"bool": BOOL, "int": I64, "float": F64}
 
 
@@ -80,6 +88,9 @@ def no_axis(frame: Frame, text: str, span: Span) -> RedlangError:
     hint = did_you_mean(text, known)
     if not hint and known:
         hint = f"axes are {', '.join(known)}"
+    made = {anonymous for anonymous in frame.draft.axes if not anonymous.isidentifier()}
+    if made - {axis for group in frame.axes.values() for axis in group}:
+        hint = "; ".join(filter(None, (hint, NAME_TOPK)))
     what = "a value" if text in frame.bindings else "no axis of this kernel"
     return AxisError(f"{text} is {what}", hint=hint, span=span)
 
@@ -106,17 +117,34 @@ def array(frame: Frame, text: str, span: Span) -> ArrayView | Tuple | None:
             hint = ""
         case _:
             hint = "an element of a computed value is a reduction: sum[n](where(n == i, x))"
+            if isinstance(value, Expr) and len(named(value.type.axes)) < len(value.type.axes):
+                hint = f"{NAME_TOPK}; then an element is sum[j](where(j == 0, {text}))"
     raise DTypeError(
         f"{text} is no array parameter, and only those take subscripts", hint=hint, span=span
     )
 
 
-def function(frame: Frame, text: str, span: Span) -> Inlined:
+def last_axis(frame: Frame, node: syntax.Call) -> tuple[str, ...]:
+    """Return the last axis of a call's first argument where that is a name; empty if unknown."""
+    first = node.arguments[0] if node.arguments else None
+    value = frame.bindings.get(first.text) if isinstance(first, syntax.Name) else None
+    match value:
+        case ArrayView():
+            axes = value.param.axes
+        case None | Tuple() | Poison():
+            return ()
+        case _:
+            axes = value.type.axes
+    return tuple(named(axes)[-1:])
+
+
+def function(frame: Frame, node: syntax.Call) -> Inlined:
     """Return the macro, kernel or monoid that a call names, and note that it is used.
 
     Raises:
         UnknownNameError: The name is not one of them.
     """
+    text, span = node.function.text, node.function.span
     if text in frame.bindings or text in frame.axes:
         kind = "an axis" if text in frame.axes else "a value"
         hint = f"to index it write {text}[...]" if text in frame.bindings else ""
@@ -140,7 +168,7 @@ def function(frame: Frame, text: str, span: Span) -> Inlined:
         case outside.Foreign(what):
             last = text.rpartition(".")[2]
             hint = (
-                f"use redlang's own {last}"
+                f"use redlang's own {_own(frame, node, last)}"
                 if last in BUILTINS
                 else did_you_mean(last, BUILTINS)
                 or "to use it in kernels, write it in the language and decorate it with "
@@ -149,6 +177,15 @@ def function(frame: Frame, text: str, span: Span) -> Inlined:
             raise UnknownNameError(
                 f"{text} is {what}, which a kernel cannot call", hint=hint, span=span
             )
+
+
+def _own(frame: Frame, node: syntax.Call, builtin: str) -> str:
+    """Return what stands for another library's function of that name: `sum[n](x)` or `exp`."""
+    if builtin not in REDUCERS:
+        return builtin
+    axis = "".join(last_axis(frame, node)) or "n"
+    first = node.arguments[0] if node.arguments else None
+    return f"{builtin}[{axis}]({first.text if isinstance(first, syntax.Name) else '...'})"
 
 
 def is_unknown(frame: Frame, node: syntax.Expr) -> bool:
@@ -238,9 +275,16 @@ def _foreign(entity: outside.Foreign, text: str, span: Span) -> RedlangError:
 
 
 def _unknown(frame: Frame, text: str, span: Span) -> RedlangError:
-    candidates = [*frame.known(), *CONSTANTS, *frame.scope.candidates(text)]
-    hint = did_you_mean(text, candidates)
-    if not hint and "." not in text:
+    owner, dot, last = text.rpartition(".")
+    if dot and frame.scope.find(owner) is None:
+        hint = f"{owner} means nothing here"
+    elif dot:
+        # Only what stands behind the dot may be misspelled: the owner is known.
+        match = nearest(last, (name.rpartition(".")[2] for name in frame.scope.candidates(text)))
+        hint = f"did you mean {owner}.{match}?" if match else f"no number {last} is in {owner}"
+    else:
+        hint = did_you_mean(text, [*frame.known(), *CONSTANTS, *frame.scope.candidates(text)])
+    if not hint:
         hint = f"define the number outside, or make it a parameter: {text}: float"
     return UnknownNameError(
         f"{text} is no parameter, axis, local, builtin or number from outside",

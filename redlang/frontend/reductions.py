@@ -9,7 +9,7 @@ from redlang.frontend import syntax
 from redlang.frontend.draft import Draft
 from redlang.frontend.typing import coerce, require_bool
 from redlang.ir.presence import Conditions
-from redlang.ir.program import Axis, Expr, Literal, Reduce
+from redlang.ir.program import Axis, Expr, Literal, Reduce, Scalar
 from redlang.ir.types import BOOL, F64, I64, Type
 from redlang.source import Span
 
@@ -116,7 +116,7 @@ def topk(
         # Declared before anything can go wrong, so that what reads it stays silent.
         draft.declare(Axis(new_axis, count if isinstance(count, int) else 1, span))
     if not isinstance(count, int):
-        raise no_count(None, span)
+        raise no_count(k, span)
     if count < 1:
         raise DTypeError(f"topk keeps at least one element, and k is {count}", span=span)
     check_axes("topk", axes, [operand], span)
@@ -133,9 +133,11 @@ def topk(
     return reduce(draft, "topk", axes, operand, span, k=count, new_axis=new_axis)
 
 
-def no_count(k: syntax.Expr | None, span: Span | None = None) -> RedlangError:
+def no_count(k: syntax.Expr | Expr, span: Span | None = None) -> RedlangError:
     """Return the error for a k that is no number when the kernel is made."""
     unknown = f", and {k.text} means nothing here" if isinstance(k, syntax.Name) else ""
+    if isinstance(k, Scalar) and k.type.dtype.kind == "float":
+        unknown = f", and {k.name} is a float"
     return DTypeError(
         f"the k of topk is an integer literal{unknown}",
         hint="a plan keeps k slots, so k is part of the kernel: write topk[e](p, 8), or name an "

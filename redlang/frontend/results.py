@@ -9,6 +9,7 @@ from redlang.frontend import syntax
 from redlang.frontend.builtins import did_you_mean
 from redlang.frontend.draft import Draft, Frame, SilencedError
 from redlang.frontend.gather import inside, ragged_axis
+from redlang.frontend.names import NAME_TOPK
 from redlang.frontend.reductions import anonymous
 from redlang.frontend.scope import Number
 from redlang.frontend.signature import check_name, declare_extent, element_type
@@ -44,7 +45,7 @@ def results(
         try:
             annotation = annotations[i] if annotations is not None else None
             if annotation is not None:
-                _check_annotation(frame, annotation)
+                _check_annotation(frame, annotation, value)
             if value is not None:
                 found.append(_result(frame, value, annotation, place))
         except RedlangError as error:
@@ -52,8 +53,8 @@ def results(
     return tuple(found)
 
 
-def _check_annotation(frame: Frame, annotation: syntax.ArrayAnnotation) -> None:
-    """Check the names in a result's annotation, whatever the value is."""
+def _check_annotation(frame: Frame, annotation: syntax.ArrayAnnotation, value: Expr | None) -> None:
+    """Check the names in a result's annotation; the value, if known, is for the hint."""
     if annotation.dtype is not None:
         element_type(annotation.dtype, annotation.span)
     seen: set[str] = set()
@@ -75,7 +76,7 @@ def _check_annotation(frame: Frame, annotation: syntax.ArrayAnnotation) -> None:
                 hint = did_you_mean(spec.name, named(frame.axes))
                 raise AxisError(
                     f"{spec.name} is no axis of this kernel",
-                    hint=hint or f"an axis of known extent: {spec.name}=8",
+                    hint=hint or _its_axes(value) or f"an axis of known extent: {spec.name}=8",
                     span=spec.span,
                 )
 
@@ -137,9 +138,18 @@ def _axis(frame: Frame, spec: syntax.AxisSpec, unnamed: list[str]) -> str:
     return axis
 
 
+def _its_axes(value: Expr | None) -> str:
+    """Say which axes a result has; nothing if that is unknown."""
+    if value is None:
+        return ""
+    axes = " ".join(axis.partition(".")[0] for axis in value.type.axes)
+    hint = f"the result has {f'the axes {axes}' if axes else 'no axes'}"
+    return f"{hint}; {NAME_TOPK}" if any(map(anonymous, value.type.axes)) else hint
+
+
 def _missing_hint(frame: Frame, axis: str) -> str:
     if anonymous(axis):
-        return f"list it by its extent, {axis.partition('.')[0]}"
+        return f"list it by its extent, {axis.partition('.')[0]}, or name it, as in topk[n:j](x, 4)"
     if axis in frame.named_by_subscript and isinstance(frame.scope.find(axis), Number):
         return (
             f"{axis} as a subscript names a new axis; to read at the number {axis} from outside, "

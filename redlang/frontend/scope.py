@@ -8,6 +8,7 @@ anything else is `Foreign`, which the resolver answers with a hint.
 
 from __future__ import annotations
 
+import inspect
 import numbers
 from collections.abc import Iterable, Iterator, Mapping
 from types import FunctionType, ModuleType
@@ -108,7 +109,8 @@ class NamesScope:
                     yield name
             if dot and "." not in rest and head in mapping:
                 for name in dir(mapping[head]):
-                    yield f"{head}.{name}"
+                    if not name.startswith("_") and not _is_foreign_member(mapping[head], name):
+                        yield f"{head}.{name}"
 
 
 class ClosureNames(Mapping[str, object]):
@@ -175,6 +177,12 @@ def as_number(value: object) -> Number | None:
     if getattr(value, "shape", None) == () and type(value).__module__ == "ml_dtypes":
         return Number(float(value), "float")  # type: ignore[arg-type]  # a scalar of ml_dtypes
     return None
+
+
+def _is_foreign_member(owner: object, name: str) -> bool:
+    """Tell whether an attribute means nothing to a kernel; properties are not evaluated."""
+    value = inspect.getattr_static(owner, name, None)
+    return _is_foreign(value) and not inspect.isdatadescriptor(value)
 
 
 def _is_foreign(value: object) -> bool:

@@ -16,7 +16,7 @@ from typing import assert_never
 from redlang.errors import DTypeError
 from redlang.ir.build import computed, convert
 from redlang.ir.operators import OPERATORS, Operator
-from redlang.ir.program import Apply, Cast, Expr, Literal
+from redlang.ir.program import Apply, Cast, Expr, Literal, Scalar
 from redlang.ir.types import BOOL, F32, F64, I64, U64, DType, Type, compute_type
 from redlang.source import Span
 
@@ -119,10 +119,15 @@ def require_integer(expr: Expr, what: str, hint: str = "") -> None:
     """Check that `expr` is an integer."""
     if expr.type.dtype.kind not in ("int", "uint"):
         raise DTypeError(
-            f"{what} is an integer, and this is {_kind(expr.type)}",
+            f"{what} is an integer, and {spoken(expr)} is {_kind(expr.type)}",
             hint=hint or ("round it and cast: i64(...)" if expr.type.dtype.kind == "float" else ""),
             span=expr.span,
         )
+
+
+def spoken(expr: Expr) -> str:
+    """Return the name of a number from outside or a scalar parameter; `this` for anything else."""
+    return expr.name if isinstance(expr, Scalar) else "this"
 
 
 def _meet(operator: Operator, parts: list[Expr], real: DType) -> tuple[list[Expr], DType, bool]:
@@ -185,7 +190,8 @@ def _logic(operator: Operator, parts: list[Expr]) -> tuple[list[Expr], DType, bo
     if "float" in kinds:
         wrong = next(part for part in parts if part.type.dtype.kind == "float")
         raise DTypeError(
-            f"{operator.symbol} takes bools or integers, and this is {_kind(wrong.type)}",
+            f"{operator.symbol} takes bools or integers, "
+            f"and {spoken(wrong)} is {_kind(wrong.type)}",
             hint="compare it first: (x > 0)",
             span=wrong.span,
         )

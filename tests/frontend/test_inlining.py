@@ -130,7 +130,14 @@ def test_an_int_parameter_takes_integers():
 @pytest.mark.parametrize(
     ("call", "problem", "hint"),
     [
-        ("softmax(x)", "softmax needs its axis l", "softmax[l](s)"),
+        ("softmax(x)", "softmax needs its axis l", "softmax[n](x)"),
+        ("softmax[m](x, 1)", "softmax takes 1 argument, and 2 are given", "softmax[m](x)"),
+        (
+            "softmax(x, axis=0)",
+            "softmax has no parameter axis",
+            "in a kernel the axis is named in brackets: softmax[n](x)",
+        ),
+        ("softmax(m * x, 1)", "softmax takes 1 argument, and 2 are given", "softmax[l](s)"),
         ("softmax[k](x)", "k is no axis of this kernel", "axes are m, n"),
         ("softmax[k:n](x)", "softmax has no axis k", "softmax[l](s)"),
         ("scaled[n](x)", "scaled takes 0 axes, and 1 is given", "scaled(x, factor, shift)"),

@@ -95,7 +95,7 @@ def test_a_mistake_shows_place_line_caret_and_hint():
         "<string>:2:7: syntax: '@' has no meaning in a kernel\n"
         "    2 |   y = x @ x\n"
         "              ^^^^^\n"
-        "hint: write the sum: sum[d](a * b)"
+        "hint: sum the product over the axis that both have"
     )
 
 
