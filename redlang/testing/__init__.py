@@ -1,5 +1,15 @@
 """Tools for testing kernels, in redlang's own suite and in yours."""
 
+from importlib.util import find_spec
+
+from redlang.errors import BackendError
+
+if find_spec("hypothesis") is None:
+    raise BackendError(
+        "redlang.testing needs Hypothesis, which is not installed",
+        hint='pip install "redlang[test]"',
+    )
+
 from redlang.testing.cascades import Cascade, cascades, random_cascade
 from redlang.testing.check import assert_agrees, assert_folds, check, foldable_axes
 from redlang.testing.compare import assert_close, differences

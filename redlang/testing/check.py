@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import math
 import pickle
+import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +15,14 @@ from typing import Any
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import seed as seeded
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from redlang.errors import FusionError
 from redlang.frontend import syntax
 from redlang.kernel import Kernel
+from redlang.runtime.arguments import describe
 from redlang.testing.compare import differences
 from redlang.testing.inputs import inputs, parameters
 from redlang.testing.rounding import as_tuple, moved, precision, rounding, tolerance
@@ -31,6 +34,9 @@ Arguments = Mapping[str, Any]
 SHRINKING = 10.0
 """Seconds for which a smaller example is looked for once one has failed."""
 
+FEW = 16
+"""Elements of an array that a message shows; of longer ones it says the shape."""
+
 
 def check(
     kernel: Kernel,
@@ -39,6 +45,7 @@ def check(
     extents: Mapping[str, int | st.SearchStrategy[int]] | None = None,
     dtype: str = "f32",
     special: bool = True,
+    seed: int | None = None,
 ) -> None:
     """Try a kernel on drawn inputs, and raise AssertionError at the first that breaks a law.
 
@@ -54,13 +61,18 @@ def check(
         extents: Extents of some axes, or strategies for them; the others are small.
         dtype: Element type of arrays that the annotations leave open.
         special: Whether NaN, infinities and signed zeros are drawn now and then.
+        seed: What the inputs are drawn by; a failure names its own.
 
     Raises:
-        AssertionError: A law does not hold; Hypothesis shows a small example.
+        AssertionError: A law does not hold; its `arguments` are a small example.
+        ArgumentError: `kernel` is none, `extents` names none of its axes, or `dtype` is no element
+            type.
     """
+    number = secrets.randbelow(1 << 32) if seed is None else seed
     axes = foldable_axes(kernel)
     shrinking = _Shrinking()
 
+    @seeded(number)
     @settings(
         max_examples=examples,
         deadline=None,
@@ -78,7 +90,29 @@ def check(
             if wanted:
                 _laws(kernel, axes, arguments, cuts)
 
-    laws()
+    try:
+        laws()
+    except Exception as error:
+        if shrinking.last:
+            # Instead of Hypothesis's own note, which shows every element.
+            vars(error)["arguments"] = shrinking.last
+            error.__notes__ = [_how_to_repeat(kernel.__name__, shrinking.last, number)]
+        raise
+
+
+def _how_to_repeat(name: str, arguments: Arguments, seed: int) -> str:
+    """Return what was drawn, in a few words, and how to draw it again."""
+    shown = "".join(f"\n  {key} = {_brief(value)}" for key, value in arguments.items())
+    return (
+        f"{name} was called with{shown}\n"
+        f"to repeat it: check({name}, seed={seed}) with the other options as they were; "
+        "the error's .arguments holds these arguments"
+    )
+
+
+def _brief(value: Any) -> str:  # noqa: ANN401  # any argument
+    few = isinstance(value, np.ndarray) and value.size <= FEW
+    return f"{describe(value)}: {value.tolist()}" if few else describe(value)
 
 
 def _laws(kernel: Kernel, axes: Sequence[str], arguments: Arguments, cuts: Sequence[float]) -> None:
@@ -98,11 +132,12 @@ class _Shrinking:
     def __init__(self) -> None:
         self.failed: set[bytes] = set()
         self.end = math.inf
+        self.last: Arguments = {}
 
     @contextlib.contextmanager
-    def attempt(self, *values: object) -> Iterator[bool]:
+    def attempt(self, arguments: Arguments, cuts: Sequence[float]) -> Iterator[bool]:
         """Yield whether these values are to be tried, and note it if that fails."""
-        key = hashlib.sha256(pickle.dumps(values)).digest()
+        key = hashlib.sha256(pickle.dumps((arguments, cuts))).digest()
         if time.monotonic() > self.end and key not in self.failed:
             yield False
             return
@@ -112,6 +147,7 @@ class _Shrinking:
             if not self.failed:
                 self.end = time.monotonic() + SHRINKING
             self.failed.add(key)
+            self.last = arguments
             raise
 
 
@@ -138,14 +174,16 @@ def _folds(
     kernel: Kernel, axis: str, arguments: Arguments, cuts: Sequence[float], right: _Right
 ) -> None:
     places = _places(kernel, axis)
-    extent = next(arguments[name].shape[dim] for name, dim in places.items())
+    call = kernel.machine.caller.examine((), arguments)
+    extents = call.extents()
+    extent = extents[axis]
     bounds = [0, *(round(cut * extent) for cut in cuts), extent]
     constants = {name: value for name, value in arguments.items() if name not in places}
 
     def part(start: int, stop: int) -> Any:  # noqa: ANN401  # a fold
         chunk = {
-            name: arguments[name][(slice(None),) * dim + (slice(start, stop),)]
-            for name, dim in places.items()
+            name: _piece(arguments[name], place, extents, start, stop)
+            for name, place in places.items()
         }
         return kernel.fold(axis, extent, **constants).update(**chunk, offset=start)
 
@@ -183,15 +221,35 @@ def foldable_axes(kernel: Kernel) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _places(kernel: Kernel, axis: str) -> dict[str, int]:
-    """Return the arrays that vary with an axis, and the dimension that is it."""
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an axis stands in an array: in dimension `dim`, of which `axes` are the parts."""
+
+    dim: int
+    axes: tuple[syntax.AxisSpec, ...]
+    axis: str
+
+
+def _places(kernel: Kernel, axis: str) -> dict[str, _Place]:
+    """Return the arrays that vary with an axis, and where it stands in each."""
     return {
-        parameter.name: dim
+        parameter.name: _Place(dim, spec.axes, axis)
         for parameter in parameters(kernel)
         if isinstance(parameter.annotation, syntax.ArrayAnnotation)
         for dim, spec in enumerate(parameter.annotation.dims)
         if any(part.name == axis for part in spec.axes)
     }
+
+
+def _piece(array: Array, place: _Place, extents: Mapping[str, int], start: int, stop: int) -> Array:
+    """Return the elements `start` to `stop` of an axis, which may be part of a dimension."""
+    parts = [part.extent or extents[str(part.name)] for part in place.axes]
+    number = next(i for i, part in enumerate(place.axes) if part.name == place.axis)
+    before, after = array.shape[: place.dim], array.shape[place.dim + 1 :]
+    whole = array.reshape(*before, *parts, *after)
+    cut = whole[(slice(None),) * (place.dim + number) + (slice(start, stop),)]
+    parts[number] = cut.shape[place.dim + number]
+    return cut.reshape(*before, math.prod(parts), *after)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ drawn by hand: extents of 0 and 1, ties, large offsets, NaN and infinities, sign
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import ml_dtypes
@@ -15,11 +15,13 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from redlang.errors import RedlangError
+from redlang.errors import ArgumentError, RedlangError
 from redlang.frontend import syntax
+from redlang.frontend.builtins import ELEMENT_TYPES, did_you_mean
 from redlang.frontend.draft import Signature
 from redlang.frontend.scope import Callee
-from redlang.ir.program import Reduce
+from redlang.ir import walk
+from redlang.ir.program import Expr, Program, Reduce, Scalar
 from redlang.ir.types import DTYPES
 from redlang.kernel import Kernel
 
@@ -55,8 +57,35 @@ def inputs(
             for what the kernel reads by literals and for its top-k lists.
         dtype: Element type of arrays that the annotation leaves open.
         special: Whether NaN, infinities and signed zeros appear now and then.
+
+    Raises:
+        ArgumentError: `kernel` is none, `extents` names none of its axes, or `dtype` is no element
+            type.
     """
-    return _inputs(kernel, dict(extents or {}), _least(kernel, dtype), dtype, special)
+    if dtype not in STORAGE:
+        raise ArgumentError(
+            f"dtype={dtype!r} is no element type",
+            hint=did_you_mean(str(dtype), STORAGE) or f"element types are {ELEMENT_TYPES}",
+        )
+    program = _program(kernel, dtype)
+    wanted = dict(extents or {})
+    if program is None:
+        # It has mistakes, and a call says which.
+        return _inputs(kernel, wanted, {}, frozenset(), dtype, special)
+    deciding = _deciding(program)
+    names = [
+        *(axis.name for axis in program.axes),
+        *(str(axis.name) for axis in named(kernel)),
+        *deciding,
+    ]
+    for name in wanted:
+        if name not in names:
+            raise ArgumentError(
+                f"{program.name} has no axis {name!r}, and extents= says how long it is",
+                hint=f"it has {', '.join(dict.fromkeys(n for n in names if n.isidentifier()))}",
+            )
+    _hand_on(program, wanted)
+    return _inputs(kernel, wanted, _least(program), deciding, dtype, special)
 
 
 @st.composite
@@ -65,6 +94,7 @@ def _inputs(
     kernel: Kernel,
     extents: dict[str, int | st.SearchStrategy[int]],
     least: dict[str, int],
+    deciding: frozenset[str],
     dtype: str,
     special: bool,
 ) -> dict[str, Any]:
@@ -73,7 +103,11 @@ def _inputs(
     for parameter in parameters(kernel):
         annotation = parameter.annotation
         if isinstance(annotation, syntax.ScalarAnnotation):
-            arguments[parameter.name] = draw(_SCALARS[annotation.kind])
+            name = parameter.name
+            decides = name in deciding
+            arguments[name] = (
+                _drawn(draw, extents.get(name), 1) if decides else draw(_SCALARS[annotation.kind])
+            )
         elif annotation is not None:
             shape = tuple(_extent(draw, dim, extents, known, least) for dim in annotation.dims)
             element = annotation.dtype or dtype
@@ -89,26 +123,36 @@ _SCALARS: dict[str, st.SearchStrategy[Any]] = {
 
 
 def parameters(kernel: Kernel) -> Sequence[syntax.Parameter]:
-    """Return the parameters of a kernel as they were written."""
+    """Return the parameters of a kernel as they were written.
+
+    Raises:
+        ArgumentError: It is no kernel.
+    """
+    if not hasattr(kernel, "machine"):
+        raise ArgumentError(
+            f"{getattr(kernel, '__name__', repr(kernel))} is no kernel",
+            hint="put @redlang.kernel above a function",
+        )
     entity = kernel.__redlang__()
     assert isinstance(entity, Callee)
     return entity.syntax.parameters
 
 
+def named(kernel: Kernel) -> Iterator[syntax.AxisSpec]:
+    """Yield the named axes of the signature, in order, each as often as it stands there."""
+    for parameter in parameters(kernel):
+        if isinstance(parameter.annotation, syntax.ArrayAnnotation):
+            for dim in parameter.annotation.dims:
+                yield from (axis for axis in dim.axes if axis.name is not None)
+
+
 def _fixed(kernel: Kernel) -> dict[str, int]:
     """Return the extents that the signature gives, each for every place of its axis."""
-    return {
-        axis.name: axis.extent
-        for parameter in parameters(kernel)
-        if isinstance(parameter.annotation, syntax.ArrayAnnotation)
-        for dim in parameter.annotation.dims
-        for axis in dim.axes
-        if axis.name is not None and axis.extent is not None
-    }
+    return {str(axis.name): axis.extent for axis in named(kernel) if axis.extent is not None}
 
 
-def _least(kernel: Kernel, dtype: str) -> dict[str, int]:
-    """Return how many elements the kernel needs along an axis, where that is more than none."""
+def _program(kernel: Kernel, dtype: str) -> Program | None:
+    """Return the program for arrays of an element type; None if the kernel has mistakes."""
     signature = Signature(
         {
             parameter.name: DTYPES[dtype]
@@ -118,10 +162,36 @@ def _least(kernel: Kernel, dtype: str) -> dict[str, int]:
         }
     )
     try:
-        program = kernel.machine.caller.resolve(signature).program
+        return kernel.machine.caller.resolve(signature).program
     except RedlangError:
-        # It has mistakes, and a call says which.
-        return {}
+        return None
+
+
+def _deciding(program: Program) -> frozenset[str]:
+    """Return the scalars that decide an extent, as `width` in `j = axis(width)`."""
+    computed = [axis.extent for axis in program.axes if isinstance(axis.extent, Expr)]
+    return frozenset[str]().union(*map(walk.scalars, computed))
+
+
+def _hand_on(program: Program, extents: dict[str, int | st.SearchStrategy[int]]) -> None:
+    """Give the extent of `j = axis(width)` to `width`.
+
+    Raises:
+        ArgumentError: The axis is computed in another way.
+    """
+    for axis in program.axes:
+        if axis.name in extents and isinstance(axis.extent, Expr) and walk.scalars(axis.extent):
+            if not isinstance(axis.extent, Scalar):
+                scalars = ", ".join(sorted(walk.scalars(axis.extent)))
+                raise ArgumentError(
+                    f"the extent of {axis.name} is computed from {scalars}",
+                    hint=f"say that of {scalars} in extents=",
+                )
+            extents.setdefault(axis.extent.name, extents[axis.name])
+
+
+def _least(program: Program) -> dict[str, int]:
+    """Return how many elements the kernel needs along an axis, where that is more than none."""
     least = {axis.name: axis.least for axis in program.axes}
     for definition in program.definitions:
         value = definition.value

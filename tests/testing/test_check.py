@@ -1,3 +1,7 @@
+import builtins
+import re
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -157,3 +161,100 @@ def test_single_laws_can_be_tried_alone():
     x = np.random.default_rng(0).normal(size=(2, 50)).astype(np.float32)
     assert_agrees(variance, {"x": x})
     assert_folds(variance, "n", {"x": x}, (0.0, 0.5))
+
+
+@redlang.kernel
+def normed(q: "m d", k: "n d", v: "n e", g: "d") -> "m e":
+    kn = k * rsqrt(mean[d](k * k) + 1e-6) * g
+    qn = q * rsqrt(mean[d](q * q) + 1e-6) * g
+    return std.weighted[n](sum[d](qn * kn), v)
+
+
+@redlang.kernel
+def grouped(x: "i (b l)", s: "j b", z: "i8[j b]", y: "l") -> "i j":
+    return sum[b, l](x * s * y - z)
+
+
+@redlang.kernel
+def ramp(x: "m", width: int) -> "m j":
+    j = axis(width)
+    return x * j
+
+
+@redlang.kernel
+def twice(x: "m", width: int) -> "m j":
+    j = axis(2 * width)
+    return x * j
+
+
+def test_axes_that_share_a_sweep_with_the_folded_one():
+    check(normed, examples=10)
+
+
+def test_an_axis_that_is_part_of_a_dimension_is_cut_as_one():
+    assert foldable_axes(grouped) == ("b", "l")
+    check(grouped, examples=10)
+    rng = np.random.default_rng(0)
+    x, s, y = (rng.normal(size=n).astype(np.float32) for n in ((2, 12), (3, 4), 3))
+    z = np.ones((3, 4), np.int8)
+    for axis in ("b", "l"):
+        assert_folds(grouped, axis, {"x": x, "s": s, "z": z, "y": y}, (0.3, 0.7))
+
+
+@settings(max_examples=20, database=None, deadline=None)
+@given(st.data())
+def test_an_integer_that_decides_an_extent_is_one(data):
+    assert data.draw(inputs(ramp))["width"] >= 1
+    assert data.draw(inputs(ramp, extents={"width": 3}))["width"] == 3
+    assert data.draw(inputs(ramp, extents={"j": st.just(4)}))["width"] == 4
+    with pytest.raises(redlang.ArgumentError, match=r"extent of j is computed from width"):
+        inputs(twice, extents={"j": 4})
+
+
+def test_extents_that_are_computed_are_drawn():
+    check(ramp, examples=10)
+
+
+@pytest.mark.parametrize(
+    ("start", "words"),
+    [
+        (lambda: check(variance, extents={"k": 3}), r"no axis 'k'.*\n.*it has m, n"),
+        (lambda: check(variance, dtype="float16"), r"dtype='float16' .*\n.*redlang writes f16"),
+        (lambda: check(variance, dtype="q4"), r"dtype='q4' .*\n.*element types are bool"),
+        (lambda: check(vars(builtins)["len"]), r"len is no kernel\n.*put @redlang.kernel above"),
+        (lambda: inputs(std.softmax), r"softmax is no kernel"),
+    ],
+)
+def test_says_what_is_wrong_with_its_arguments(start, words):
+    with pytest.raises(redlang.ArgumentError, match=words):
+        start()
+
+
+def test_a_failure_is_told_in_a_few_lines_and_can_be_repeated():
+    kernel = planted(lambda result: result + np.float32(1))
+
+    def failure(**options):
+        with pytest.raises(AssertionError) as caught:
+            check(kernel, examples=5, extents={"m": 5, "n": 33}, special=False, **options)
+        return caught.value
+
+    error = failure()
+    (note,) = error.__notes__
+    assert "x = f32 (5, 33) of numpy\n" in note
+    assert len(f"{error}\n{note}") < 500
+    seed = int(re.search(r"check\(variance, seed=(\d+)\)", note)[1])
+    x = error.arguments["x"]
+    np.testing.assert_array_equal(failure(seed=seed).arguments["x"], x)
+    with pytest.raises(AssertionError, match=r"in 5 of 5 elements; at \([0-4],\): "):
+        assert_agrees(kernel, {"x": x})
+
+
+def test_without_hypothesis_it_says_what_to_install():
+    program = (
+        "import sys, importlib.util as util; find = util.find_spec\n"
+        "util.find_spec = lambda name: None if name == 'hypothesis' else find(name)\n"
+        "import redlang.testing"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.returncode == 1
+    assert 'hint: pip install "redlang[test]"' in run.stderr
