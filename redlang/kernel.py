@@ -195,10 +195,9 @@ class Kernel(_Defined):
         Args:
             axis: The axis that arrives in pieces.
             size: Its whole extent, which only kernels that use `size(axis)` in elements need.
-            constants: Arguments that do not vary with the axis; one value for all elements.
+            constants: Arguments that do not vary with the axis; others are an ArgumentError.
 
         Raises:
-            ArgumentError: A constant is no parameter or varies with the axis.
             FusionError: The kernel passes over the axis more than once, or returns it.
         """
         return pipeline.fold(self, axis, size, constants)
