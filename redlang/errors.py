@@ -116,7 +116,7 @@ class AbsenceError(RedlangError, ValueError):
 
 
 class ArgumentError(RedlangError, ValueError):
-    """The arrays of a call do not fit the kernel's signature."""
+    """The arrays of a call do not fit the signature, or an option has a value it does not take."""
 
     stage = "call"
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
-from redlang.errors import BackendError
+from redlang.errors import ArgumentError, BackendError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,13 +48,13 @@ def explain(machine: Machine, stage: str | None) -> Explanation:
     """Return what became of a kernel; see `Kernel.explain`.
 
     Raises:
-        ValueError: There is no such stage.
+        ArgumentError: There is no such stage.
     """
     from redlang.explanation import explain as explained
     from redlang.frontend.unparse import unparse
 
     if stage is not None and stage not in STAGES:
-        raise ValueError(f"stage={stage!r}: choose one of {', '.join(map(repr, STAGES))}")
+        raise ArgumentError(f"stage={stage!r}: choose one of {', '.join(map(repr, STAGES))}")
     program = machine.program
     syntax = unparse(machine.caller.declared.syntax)
     compiler = machine.compiler(program)

@@ -343,7 +343,7 @@ def kernel(
             has; `auto` takes the fastest that the device has.
 
     Raises:
-        ValueError: An option has a value that it does not take.
+        ArgumentError: An option has a value that it does not take.
     """
     options = Options(fuse, contract, rounding, tune, instructions)
 
@@ -432,7 +432,7 @@ def compile(
     Raises:
         KernelSyntaxError: The text is no kernel.
         TypeError: It is not text.
-        ValueError: An option has a value that it does not take.
+        ArgumentError: An option has a value that it does not take.
 
         >>> import numpy as np
         >>> total = compile('def total(x: "m n") -> "m": return sum[n](x)')

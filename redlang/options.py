@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
+from redlang.errors import ArgumentError
 from redlang.values import dataclass
 
 Fuse = Literal["auto", "always", "never", "require"]
@@ -49,12 +50,12 @@ class Options:
         """Check every option.
 
         Raises:
-            ValueError: One has a value that it does not take.
+            ArgumentError: One has a value that it does not take.
         """
         for name in _CHOICES:
             problem = fault(name, getattr(self, name))
             if problem:
-                raise ValueError(problem)
+                raise ArgumentError(problem)
 
 
 def fault(name: str, value: object) -> str:

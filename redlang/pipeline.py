@@ -330,7 +330,7 @@ def reference(
     from redlang.ir.interpret import interpret
 
     if precision not in ("double", "declared"):
-        raise ValueError(f"precision={precision!r}: choose 'double' or 'declared'")
+        raise ArgumentError(f"precision={precision!r}: choose 'double' or 'declared'")
     program, values = operands(machine, args, keywords)
     results = interpret(program, values, precision=precision, store=precision == "declared")
     return results[0] if len(results) == 1 else results

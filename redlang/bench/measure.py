@@ -55,14 +55,15 @@ class Line:
         error: Largest difference from the double-precision reference over the largest value,
             on the sampled rows.
         first_call_s: The first call of this process: derivation and compilation, or the cache.
-        gigabytes_per_s: Inputs read once and results written once, over redlang's median.
+        gigabytes_per_s: Inputs read once and results written once, over redlang's median; None
+            where arithmetic is the limit.
     """
 
     workload: str
     error: float
     sweeps: int
     first_call_s: float
-    gigabytes_per_s: float
+    gigabytes_per_s: float | None
     timings: tuple[Timing, ...]
 
     def ratio(self, peer: str) -> float | None:
@@ -97,7 +98,7 @@ def measure(workload: Workload, *, rounds: int = ROUNDS, peers: Sequence[str] = 
         _error(workload.kernel(*sample), workload.kernel.reference(*sample)),
         sum(len(sweeps) for sweeps in workload.kernel.sweeps),
         first_call,
-        workload.bytes / own / 1e6,
+        None if workload.bytes is None else workload.bytes / own / 1e6,
         timings,
     )
 
@@ -110,7 +111,8 @@ def table(lines: Sequence[Line]) -> str:
         own = line.timings[0]
         spread = (own.high_ms - own.low_ms) / 2
         cells = [line.workload, f"{line.error:.0e}", str(line.sweeps)]
-        cells += [f"{line.gigabytes_per_s:.1f}", f"{own.median_ms:.2f} ms ±{spread:.2f}"]
+        rate = "-" if line.gigabytes_per_s is None else f"{line.gigabytes_per_s:.1f}"
+        cells += [rate, f"{own.median_ms:.2f} ms ±{spread:.2f}"]
         rows.append([*cells, *(_peer(line, name) for name in ran)])
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return "\n".join(
