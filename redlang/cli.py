@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 STAGES = ("syntax", "program", "fuse", "plan", "loops")
 PACKAGES = ("numpy", "scipy", "lark", "sympy", "numba", "llvmlite", "ml_dtypes")
 OPTIONAL = ("torch", "cupy", "jax", "numba-cuda", "cuda-core")
+TESTING = ("hypothesis", "pytest")
+ABSENT = "not installed"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -219,8 +221,18 @@ def _doctor(_: argparse.Namespace) -> int:
         print(f"{name} {_version(name)}")
     for name in OPTIONAL:
         print(f"{name} {_version(name)} (optional)")
+    print(f"testing: {_testing()}")
     working = _try_cpu()
     return 0 if working and _try_gpu() else 1
+
+
+def _testing() -> str:
+    """Say whether what `redlang.testing` and the tests need is there."""
+    found = {name: _version(name) for name in TESTING}
+    missing = [name for name, release in found.items() if release == ABSENT]
+    if missing:
+        return f"{', '.join(missing)} {ABSENT} (pip install 'redlang[test]')"
+    return ", ".join(f"{name} {release}" for name, release in found.items())
 
 
 def _try_cpu() -> bool:
@@ -259,7 +271,7 @@ def _version(name: str) -> str:
     try:
         return version(name)
     except PackageNotFoundError:
-        return "not installed"
+        return ABSENT
 
 
 if __name__ == "__main__":

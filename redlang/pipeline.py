@@ -424,7 +424,19 @@ def fold(kernel: HasMachine, axis: str, size: int | None, constants: Mapping[str
     from redlang.runtime.fold import Fold
 
     streams = Streams(kernel)
-    # With the element types of the last call, or f32: a kernel that can be no stream says so now.
+    # With the element types of the last call, or f32, and whole groups: a kernel that can be no
+    # stream says so now.
     with contextlib.suppress(DTypeError):
-        streams.stream(kernel.machine.program, axis)
+        streams.stream(_unragged(kernel.machine), axis)
     return Fold(streams, axis, size, constants)
+
+
+def _unragged(machine: Machine) -> Program:
+    """Return the program for the element types of the last call, and for no ragged dimension."""
+    from redlang.frontend.draft import Signature
+    from redlang.ir.program import ArrayParam
+
+    latest = machine.caller.latest.program
+    params = latest.params if latest is not None else ()
+    dtypes = {p.name: p.dtype for p in params if isinstance(p, ArrayParam)}
+    return machine.caller.resolve(Signature(dtypes, ragged=frozenset())).program

@@ -1,8 +1,10 @@
 import json
+import re
 
 import numpy as np
 import pytest
 
+from redlang import cli
 from redlang.bench.measure import Line, Timing, measure, table, write_json
 from redlang.bench.workloads import WORKLOADS, Workload
 from redlang.cli import main
@@ -164,3 +166,9 @@ def test_the_command_lists_itself(capsys):
         main(["--help"])
     shown = capsys.readouterr().out
     assert all(name in shown for name in ("demo", "explain", "bench", "doctor"))
+
+
+def test_the_doctor_says_whether_tests_can_run(monkeypatch):
+    assert re.fullmatch(r"hypothesis [\d.]+, pytest [\d.]+", cli._testing())
+    monkeypatch.setattr(cli, "_version", {"hypothesis": cli.ABSENT, "pytest": "9.0"}.get)
+    assert cli._testing() == "hypothesis not installed (pip install 'redlang[test]')"

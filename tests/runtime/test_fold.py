@@ -133,6 +133,11 @@ def scaled_after(x: "m n", w: "n d", c: "m d") -> "m":
 
 
 @redlang.kernel
+def dequantised(x: "i (b l=4)", w: "i8[j (b l=4)]", s: "j b") -> "i j":
+    return sum[b, l](x * f32(w) * s)
+
+
+@redlang.kernel
 def read_on(x: "m n") -> ("", "m"):
     a = max[n](x)
     b = max[m](a)
@@ -300,7 +305,7 @@ def test_an_empty_fold_hands_its_constants_on():
         (lambda: weighted.fold("n", pover=3), r"no parameter 'pover'\n.*did you mean power"),
         (lambda: attention.fold("n", k=X), r"k varies with n.*\n.*update\(k=...\)"),
         (
-            lambda: attention.fold("n", X),
+            lambda: attention.fold("n", X),  # type: ignore[arg-type]  # what is tested
             r"size is f32 \(3, 97\) of numpy, .* extent of n\n.*by name",
         ),
         (lambda: attention.fold("n", size=-1), "size is -1"),
@@ -321,6 +326,16 @@ def test_a_size_that_was_said_is_reached():
     with pytest.raises(redlang.ArgumentError, match=r"194 elements of n .* size= says 97"):
         fold.merge(fold).result()
     assert statistics.fold("n").merge(fold).result()[0].shape == (3,)
+
+
+def test_whole_groups_arrive_in_pieces():
+    x, s = (RNG.normal(size=n).astype(f32) for n in ((2, 12), (3, 3)))
+    w = RNG.integers(-9, 9, (3, 12)).astype(np.int8)
+    fold = dequantised.fold("b").update(x[:, :8], w[:, :8], s[:, :2])
+    fold.update(x[:, 8:], w[:, 8:], s[:, 2:])
+    same(fold.result(), dequantised.reference(x, w, s), rtol=1e-5, atol=1e-5)
+    with pytest.raises(redlang.FusionError, match="reads x along b at computed places"):
+        dequantised.fold("b").update(x[:, :7], w[:, :7], s[:, :2])
 
 
 def test_folds_travel():
