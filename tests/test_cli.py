@@ -107,6 +107,13 @@ def test_the_table_shows_ratios():
     assert text.splitlines()[1].startswith("softmax")
 
 
+def test_the_table_shows_no_bandwidth_where_arithmetic_is_the_limit():
+    timings = (Timing("redlang", 2.0, 2.0, 2.0),)
+    heading, line = table([Line("attention", 1e-7, 1, 0.5, None, timings)]).splitlines()
+    assert heading.split() == ["workload", "error", "sweeps", "GB/s", "redlang"]
+    assert line.split()[:5] == ["attention", "1e-07", "1", "-", "2.00"]
+
+
 def test_explain_shows_a_kernel_of_a_file(file, capsys):
     assert main(["explain", f"{file}:total", "--stage", "program"]) == 0
     assert "sum[n](x[m, n])" in capsys.readouterr().out

@@ -7,6 +7,7 @@ the macro makes the axis itself, by `topk[e:j]`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 
 from redlang.errors import AxisError
 from redlang.frontend import names, syntax
@@ -45,16 +46,16 @@ def usage_here(frame: Frame, function: syntax.Function, node: syntax.Call) -> st
     if len(axes) == 1:
         given = [binding.name for binding in node.axes if binding.name in frame.axes]
         axes = tuple(given) or names.last_axis(frame, node) or axes
-    written = [a.text for a in node.arguments if isinstance(a, syntax.Name)]
+    written = [a.text if isinstance(a, syntax.Name) else None for a in node.arguments]
     return _call(node.function.text, axes, function, written)
 
 
 def _call(
-    name: str, axes: Sequence[str], function: syntax.Function, written: Sequence[str] = ()
+    name: str, axes: Sequence[str], function: syntax.Function, written: Sequence[str | None] = ()
 ) -> str:
     brackets = f"[{', '.join(axes)}]" if axes else ""
-    parameters = [p.name for p in function.parameters]
-    parameters[: len(written)] = written[: len(parameters)]
+    pairs = zip_longest(function.parameters, written[: len(function.parameters)])
+    parameters = [given or parameter.name for parameter, given in pairs]
     return f"{name}{brackets}({', '.join(parameters)})"
 
 

@@ -138,6 +138,7 @@ def test_an_int_parameter_takes_integers():
             "in a kernel the axis is named in brackets: softmax[n](x)",
         ),
         ("softmax(m * x, 1)", "softmax takes 1 argument, and 2 are given", "softmax[l](s)"),
+        ("scaled(2 * x, m, 3)", "scaled takes 2 arguments, and 3 are given", "scaled(x, m, shift)"),
         ("softmax[k](x)", "k is no axis of this kernel", "axes are m, n"),
         ("softmax[k:n](x)", "softmax has no axis k", "softmax[l](s)"),
         ("scaled[n](x)", "scaled takes 0 axes, and 1 is given", "scaled(x, factor, shift)"),
