@@ -78,11 +78,17 @@ def inputs(
         *(str(axis.name) for axis in named(kernel)),
         *deciding,
     ]
-    for name in wanted:
+    for name, extent in wanted.items():
         if name not in names:
             raise ArgumentError(
                 f"{program.name} has no axis {name!r}, and extents= says how long it is",
                 hint=f"it has {', '.join(dict.fromkeys(n for n in names if n.isidentifier()))}",
+            )
+        whole = isinstance(extent, int) and extent >= 0
+        if not whole and not isinstance(extent, st.SearchStrategy):
+            raise ArgumentError(
+                f"extents= gives {name} as {extent!r}",
+                hint="an extent is an integer from 0 on, or a strategy for some",
             )
     _hand_on(program, wanted)
     return _inputs(kernel, wanted, _least(program), deciding, dtype, special)

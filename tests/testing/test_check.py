@@ -219,6 +219,7 @@ def test_extents_that_are_computed_are_drawn():
     ("start", "words"),
     [
         (lambda: check(variance, extents={"k": 3}), r"no axis 'k'.*\n.*it has m, n"),
+        (lambda: check(variance, extents={"n": -1}), r"gives n as -1\n.*from 0 on"),
         (lambda: check(variance, dtype="float16"), r"dtype='float16' .*\n.*redlang writes f16"),
         (lambda: check(variance, dtype="q4"), r"dtype='q4' .*\n.*element types are bool"),
         (lambda: check(vars(builtins)["len"]), r"len is no kernel\n.*put @redlang.kernel above"),
