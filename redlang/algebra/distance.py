@@ -77,7 +77,7 @@ class Distances:
         formal = self._sympy(context)
         if not formal.free_symbols & self._centres or formal.count_ops() > LARGEST_MEAN:
             return build.sub(kept, context)
-        formal = sp.expand(sp.cancel(formal))
+        formal = _expanded(formal)
         parts = sp.Add.make_args(formal)
         others = [part for part in parts if part in self._centres]
         if not others or self.symbols.symbol(context) in others:
@@ -114,3 +114,11 @@ class Distances:
                 sizes = [self.symbols.symbol(self.build.size(a)) for a in self.emitter.swept()]
                 return sp.Mul(*sizes)
         return None
+
+
+def _expanded(formal: sp.Expr) -> sp.Expr:
+    """Return a sum of products; exponentials stay whole, since exp(a) exp(-b) leaves the range."""
+    powers = [power for power in formal.atoms(sp.Pow) if power.exp.free_symbols]
+    whole = {part: sp.Dummy() for part in (*formal.atoms(sp.Function), *powers)}
+    expanded = sp.expand(sp.cancel(formal.xreplace(whole)))
+    return expanded.xreplace({dummy: part for part, dummy in whole.items()})

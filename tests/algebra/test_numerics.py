@@ -280,3 +280,14 @@ def test_a_carried_term_stays_in_the_range_that_the_text_keeps():
     }
     (found,) = fused(fusion, arrays, precision="declared")
     np.testing.assert_allclose(found, oracle(fusion.program, arrays)[0], rtol=1e-5)
+
+
+def test_a_mean_that_reads_a_softmax_of_large_numbers():
+    text = kernel(
+        'x: "m n", y: "m n"',
+        "z = sum[n](exp(x - max[n](x)))",
+        "u = mean[n](-y - z)",
+        "return sum[n]((x - u) ** 2)",
+    )
+    x, y = normal(3, 130, std=2e5), normal(3, 130, mean=100.0, seed=4)
+    assert error(text, {"x": x, "y": y}) < BAR
