@@ -204,7 +204,7 @@ def disagreement(
         hidden = ~np.isfinite(other[~clean].astype(np.float64))
         if declared is not None:
             hidden = hidden & ~np.isfinite(declared[number][~clean].astype(np.float64))
-        shown = np.isfinite(one[~clean].astype(np.float64))
+        shown = np.abs(one[~clean].astype(np.float64)) < _infinity(one.dtype)
         if number in stages and (hidden & shown).any():
             return f"result {number}: finite where the reference is not: {one} for {other}"
     return ""
@@ -222,6 +222,13 @@ def _fits(values: Array, dtype: np.dtype[Any]) -> Array:
     largest = float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]  # it has no types
     with np.errstate(invalid="ignore"):
         return np.asarray(np.abs(values.astype(np.float64)) < largest / 2)
+
+
+def _infinity(dtype: np.dtype[Any]) -> float:
+    """Return what infinities become in an element type: f8 saturates."""
+    if dtype.itemsize > 1 or dtype.kind in "biu":
+        return math.inf
+    return float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]  # it has no types
 
 
 def _smallest(dtype: np.dtype[Any]) -> float:
