@@ -61,7 +61,8 @@ def test_written_out_loops_compute_the_same(name, n, rng):
 def test_states_are_variables():
     given = {"w": np.zeros((8, 90000), np.float32), "p": np.zeros((8, 90000, 3), np.float32)}
     made = emit(lowered(resolve_text(INERTIA), given)[0])
-    assert made.buffers[0] == ()
+    # Elements of a tile may lie in a buffer; what has the three coordinates does not.
+    assert all(3 not in buffer.dims for buffer in made.buffers[0])
     assert "for c" not in made.text
 
 
