@@ -53,9 +53,9 @@ logger = logging.getLogger("redlang.compile")
 WIDEST = 16
 SMALL = 1024
 HARMLESS_SPILLS = 48
+"""Bytes that a matrix kernel may spill: what lives across its loops, and is read after them."""
 ROOM = 2
 """How much faster what takes room in memory must be than what is computed where it is read."""
-"""Bytes that a matrix kernel may spill: what lives across its loops, and is read after them."""
 
 
 class CudaCompiler:

@@ -10,17 +10,8 @@ from redlang.bench.gpu import described
 from redlang.runtime.cuda_compiler import cuda_arrays
 from redlang.schedule import search
 from redlang.schedule.device import DEFAULT_DEVICE
+from tests.cubin.cases import LOGSUMEXP, SOFTMAX
 
-SOFTMAX = """
-def softmax(x: "m n") -> "m n":
-    p = exp(x - max[n](x))
-    return p / sum[n](p)
-"""
-LOGSUMEXP = """
-def logsumexp(x: "m n") -> "m":
-    top = max[n](x)
-    return log(sum[n](exp(x - top))) + top
-"""
 COLUMNS = """
 def columns(x: "n m") -> "m":
     top = max[n](x)
