@@ -155,6 +155,11 @@ UNDECIDED = {
         "u = mean[n](y)",
         "return sum[n](w * (x - u) ** 2)",
     ),
+    "scaled into range": (
+        'x: "n"',
+        "top = maximum(max[n](abs(x)), 1e-30)",
+        "return sum[n](abs(x / top) ** 8)",
+    ),
 }
 
 
