@@ -8,10 +8,12 @@ goes through nvJitLink, which ignores `setmaxnreg` and spills where `ptxas` does
 from __future__ import annotations
 
 import functools
+import gc
 import linecache
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
 from types import ModuleType
@@ -93,7 +95,12 @@ def build(
     if cluster > 1:
         # The kernel says so itself: a launch needs no attribute for it.
         ptx = ptx.replace(".maxntid", f".reqnctapercluster {cluster}\n.maxntid", 1)
-    return Binary(entry, target, source, ptx, assemble(ptx, target))
+    try:
+        assembly = assemble(ptx, target)
+    except BackendError:
+        _try_out(compiler())
+        raise
+    return Binary(entry, target, source, ptx, assembly)
 
 
 def to_ptx(
@@ -109,17 +116,33 @@ def to_ptx(
     capability = parse_target(target)
     cuda = compiler()
     # Numba keeps global state while it compiles, so one thread at a time.
-    with _lock:
+    with _lock, _without_collection():
         function = _execute(source, entry)
         try:
             return _compile(
                 cuda, function, entry, parameters, capability, (max_threads, min_blocks)
             )
         except Exception as error:
+            _try_out(cuda)
             raise BackendError(
                 f"numba-cuda cannot compile {entry!r} for {target}: {error}",
                 hint=f"installed: {installed_versions()}",
             ) from error
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Keep Python from searching for cycles: Numba makes many objects, and drops few meanwhile.
+
+    The search takes a fifth of a compile.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _compile(
@@ -180,10 +203,10 @@ def _execute(source: str, entry: str) -> Callable[..., None]:
 
 @functools.cache
 def compiler() -> ModuleType:
-    """Return `numba.cuda`, imported and tried out once.
+    """Return `numba.cuda`.
 
     Raises:
-        BackendError: It is missing or does not work; the message names the versions found.
+        BackendError: It is missing; the message names the versions found.
     """
     with _lock:
         try:
@@ -194,9 +217,18 @@ def compiler() -> ModuleType:
                 f"numba-cuda cannot be imported: {error}",
                 hint=f"{INSTALL_HINT}; installed: {installed_versions()}",
             ) from error
-        _self_test(cuda)
         module: ModuleType = cuda
         return module
+
+
+@functools.cache
+def _try_out(cuda: ModuleType) -> None:
+    """Tell, once, a text that does not compile from a compiler that compiles nothing.
+
+    Raises:
+        ToolMissingError: It is the compiler; the message names the versions found.
+    """
+    _self_test(cuda)
 
 
 _SELF_TEST = """\

@@ -7,6 +7,7 @@ import pytest
 
 from redlang.errors import BackendError
 from redlang.targets import assembler, toolchain
+from redlang.targets.assembler import ToolMissingError
 
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
 
@@ -105,11 +106,13 @@ def test_missing_ptxas_is_an_error_with_a_hint(monkeypatch):
     assert "CUDA_HOME" in caught.value.hint
 
 
-def test_self_test_names_the_versions_when_the_compiler_is_broken(monkeypatch):
+def test_a_failure_names_the_versions_when_nothing_compiles_as_it_should(monkeypatch):
     monkeypatch.setattr(toolchain, "_SELF_TEST", "def self_test(x, y):\n    pass\n")
-    with pytest.raises(BackendError, match="to something else") as caught:
-        toolchain._self_test(toolchain.compiler())
+    toolchain._try_out.cache_clear()
+    with pytest.raises(ToolMissingError, match="to something else") as caught:
+        toolchain.to_ptx("def k(x):\n    x.nonsense\n", "k", ("u64",), "8.0", max_threads=32)
     assert "numba-cuda 0." in caught.value.hint
+    toolchain._try_out.cache_clear()
 
 
 def test_works_where_numpy_has_no_row_stack():
