@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from math import gcd, prod
 from typing import TYPE_CHECKING
 
@@ -39,6 +39,7 @@ from redlang.schedule.search import (
     Choice,
     Ranked,
     ShapeClass,
+    following,
     layout_class,
     search,
     shape_class,
@@ -53,9 +54,26 @@ logger = logging.getLogger("redlang.compile")
 WIDEST = 16
 SMALL = 1024
 HARMLESS_SPILLS = 48
-"""Bytes that a matrix kernel may spill: what lives across its loops, and is read after them."""
+"""Bytes that a kernel may spill: what lives across its loops, and is read after them."""
+SPILL_FREE = 1.15
+"""How much longer a plan may take that spills nothing than one that spills so little."""
 ROOM = 2
 """How much faster what takes room in memory must be than what is computed where it is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why chosen plans are not used.
+
+    Attributes:
+        nest: The number of the nest at fault.
+        why: What is wrong with its plan.
+        spill_bytes: What it spills.
+    """
+
+    nest: int
+    why: str
+    spill_bytes: int = 0
 
 
 class CudaCompiler:
@@ -220,37 +238,46 @@ class CudaCompiler:
         return made
 
     def _make(self, choice: Choice, known: Known, limit: float) -> CudaCode | None:
-        """Compile the best plan of each nest that the compiler does not spill.
+        """Compile the best plan of each nest that the compiler does not spill, or hardly.
 
         None is returned where such plans take longer than `limit` microseconds.
         """
         numbers = [0] * len(choice.ranked)
         refused: list[str] = []
-        while True:
+        # The first plans that spill a few bytes, should all others be slower.
+        second: list[Ranked] | None = None
+        while all(n < len(options) for options, n in zip(choice.ranked, numbers, strict=True)):
             chosen = [options[n] for options, n in zip(choice.ranked, numbers, strict=True)]
-            if refused and sum(ranked.time_us for ranked in chosen) > limit:
+            if second is not None and _time_us(chosen) > SPILL_FREE * _time_us(second):
+                break
+            if refused and _time_us(chosen) > limit:
                 return None
             # A matrix kernel that spills is still faster than one without the tensor core.
             last = any(map(is_last_matrix, choice.ranked, numbers))
-            code, faulty = self.build(chosen, known, strict=not last)
+            code, fault = self.build(chosen, known, strict=not last)
             if code is not None:
-                return CudaCode(code.loops, code.parts, code.kernels, code.target, tuple(refused))
-            assert faulty is not None
-            nest, why = faulty
-            family = chosen[nest].candidate.family
-            logger.info("a plan is given up: %s of %s: %s", family, self.compiler.program.name, why)
-            refused.append(f"{family}: {why}")
-            numbers[nest] += 1
-            if numbers[nest] >= len(choice.ranked[nest]):
-                raise BackendError(
-                    f"no plan of {self.compiler.program.name} compiles for {self.device.target}",
-                    hint="; ".join(refused[-3:]),
-                )
+                return replace(code, refused=tuple(refused))
+            assert fault is not None
+            family = chosen[fault.nest].candidate.family
+            name = self.compiler.program.name
+            logger.info("a plan is given up: %s of %s: %s", family, name, fault.why)
+            refused.append(f"{family}: {fault.why}")
+            if second is None and 0 < fault.spill_bytes <= HARMLESS_SPILLS:
+                second = chosen
+            options = choice.ranked[fault.nest]
+            numbers[fault.nest] = following(options, numbers[fault.nest], fault.spill_bytes)
+        code = None if second is None else self.build(second, known, strict=False)[0]
+        if code is None:
+            raise BackendError(
+                f"no plan of {self.compiler.program.name} compiles for {self.device.target}",
+                hint="; ".join(refused[-3:]),
+            )
+        return replace(code, refused=tuple(refused))
 
     def build(
         self, chosen: list[Ranked], known: Known, *, strict: bool = True
-    ) -> tuple[CudaCode | None, tuple[int, str] | None]:
-        """Compile chosen plans; else return the number of the nest at fault, and why.
+    ) -> tuple[CudaCode | None, Fault | None]:
+        """Compile chosen plans; else return what is at fault.
 
         Args:
             chosen: One candidate for each nest.
@@ -275,18 +302,19 @@ class CudaCompiler:
             except ToolMissingError:
                 raise
             except UnsuitedError as error:
-                return None, (number, str(error))
+                return None, Fault(number, str(error))
             except (InternalError, BackendError) as error:
                 logger.warning("a plan does not compile: %s", error)
-                return None, (number, f"{type(error).__name__}: {error}")
+                return None, Fault(number, f"{type(error).__name__}: {error}")
             for text, binary in zip(texts, binaries, strict=True):
                 assembly = binary.assembly
                 allowed = 0 if part.matrix is None else HARMLESS_SPILLS
                 if strict and (assembly.spill_bytes > allowed or assembly.slow):
-                    return None, (number, f"spills {assembly.spill_bytes} bytes")
+                    spilled = assembly.spill_bytes
+                    return None, Fault(number, f"spills {spilled} bytes", spilled)
                 shared = text.shared_bytes + assembly.shared_bytes
                 if shared > self.device.sm.shared_bytes_per_block:
-                    return None, (number, f"needs {shared} bytes of shared memory")
+                    return None, Fault(number, f"needs {shared} bytes of shared memory")
                 made.append(
                     CudaKernel(
                         text,
@@ -369,6 +397,10 @@ def _unit(strides: Mapping[str, int], extents: Mapping[str, int]) -> str | None:
         return fitting[-1]
     alone = [a for a, step in strides.items() if extents[a] == 1]
     return alone[-1] if alone and all(extents[a] == 1 for a in strides) else None
+
+
+def _time_us(chosen: Iterable[Ranked]) -> float:
+    return sum(ranked.time_us for ranked in chosen)
 
 
 def cuda_versions() -> tuple[str, ...]:

@@ -273,6 +273,8 @@ def _place_results(
         axes = frozenset(result.axes)
         read = [s for r in uses.read_by_result(number) for s in (r, *_all_read(uses, r))]
         last = max((where[id(s)] for s in read if id(s) in where), default=-1)
+        if not read:
+            last = _beside(axes, groups)
         if last >= 0 and groups[last][0] <= axes and (groups[last][0] or not axes):
             placed.setdefault(last, []).append(number)
         else:
@@ -282,11 +284,27 @@ def _place_results(
         Nest(uses.program.ordered(base), tuple(sweeps), inner, tuple(placed.get(i, ())), exports[i])
         for i, (base, sweeps) in enumerate(groups)
     ]
+    alike: dict[frozenset[str], list[int]] = {}
+    for number in maps:
+        alike.setdefault(frozenset(uses.program.results[number].axes), []).append(number)
     nests += [
-        Nest(uses.program.ordered(frozenset(uses.program.results[n].axes)), (), inner, (n,), ())
-        for n in maps
+        Nest(uses.program.ordered(axes), (), inner, tuple(numbers), ())
+        for axes, numbers in alike.items()
     ]
     return tuple(nests)
+
+
+def _beside(axes: frozenset[str], groups: list[tuple[frozenset[str], list[Sweep]]]) -> int:
+    """Return the last group that passes over just these axes, -1 if there is none.
+
+    A result that reads no stage is stored there, where the elements that it reads are at hand.
+    """
+    fits = [
+        number
+        for number, (base, sweeps) in enumerate(groups)
+        if base and any(base.union(sweep.axes) == axes for sweep in sweeps)
+    ]
+    return fits[-1] if fits else -1
 
 
 def detached(program: Program, nest: Nest, numbers: frozenset[int]) -> tuple[Nest, ...]:

@@ -7,12 +7,12 @@ that the compiler cannot fit in registers gives way to the next.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from redlang.ir.program import Program
 from redlang.schedule.candidates import candidates
-from redlang.schedule.device import Device
+from redlang.schedule.device import REGISTERS_PER_BLOCK, Device
 from redlang.schedule.facts import SHORT, Facts, Layout, unique
 from redlang.schedule.model import Estimate, estimate, segments
 from redlang.schedule.nests import Nest
@@ -195,6 +195,38 @@ def search(
         found = candidates(program, nest, apart, extents, layout, device.cluster)
         ranked.append(rank(program, found, extents, layout, device))
     return Choice(shape, layout, tuple(ranked))
+
+
+def following(options: Sequence[Ranked], number: int, spill_bytes: int) -> int:
+    """Return the number of the plan to try after one that was refused.
+
+    After one that spills, those of its kind are passed over that need as many registers and may
+    have no more.
+    """
+    refused = options[number]
+    number += 1
+    while spill_bytes and number < len(options) and _as_tight(options[number], refused):
+        number += 1
+    return number
+
+
+def _as_tight(ranked: Ranked, refused: Ranked) -> bool:
+    """Return whether a plan has no register to spare that a plan of its kind lacks."""
+    parts, others = ranked.candidate.parts, refused.candidate.parts
+    if len(parts) > 1 or len(others) > 1 or any(part.matrix for part in (*parts, *others)):
+        return False
+    (part,), (other,) = parts, others
+    return (
+        part.nest == other.nest
+        and (part.plan.kind, part.across) == (other.plan.kind, other.across)
+        and _registers(part) <= _registers(other)
+        and ranked.estimates[0].registers >= refused.estimates[0].registers
+    )
+
+
+def _registers(part: Part) -> int:
+    """Return how many registers the compiler may give a thread."""
+    return REGISTERS_PER_BLOCK // (part.threads.threads * max(1, part.threads.min_blocks))
 
 
 def _order(ranked: Ranked) -> tuple[float, int]:
