@@ -129,6 +129,7 @@ def find_nests(
     wide: frozenset[str] = frozenset(),
     *,
     outside: bool = False,
+    nested: frozenset[str] | None = None,
 ) -> tuple[Nest, ...]:
     """Return the nests of a fused program in an order in which they can run.
 
@@ -137,10 +138,13 @@ def find_nests(
         sweeps: Those.
         wide: Axes that no unit keeps whole for the sake of what is computed inside it.
         outside: Whether what spreads goes to memory, wherever it is read.
+        nested: Axes that may be swept inside another sweep; None for all. A sweep over another
+            axis goes to memory, unless it spreads.
     """
     uses = Uses(program, sweeps)
     spread = {id(s) for s in sweeps if any(spreads(uses.definitions, x) for x in s.stages)}
-    first = spread if outside else set()
+    long = {id(s) for s in sweeps if nested is not None and not nested.issuperset(s.axes)}
+    first = (spread if outside else set()) | (long - spread)
     bases = {id(s): _grid_of(uses, s, spread - first, wide) for s in sweeps}
     tops = first | _top_sweeps(uses, sweeps, bases)
     bases = {id(s): _grid_of(uses, s, spread - tops, wide) for s in sweeps}

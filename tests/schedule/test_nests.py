@@ -16,9 +16,17 @@ def f(x: "m n", g: "n c", b: "n e") -> "m e":
 """
 
 
-def nests_of(text, *, outside=False, **extents):
+LOSS = """
+def f(x: "m d", y: "n d") -> "":
+    s = sum[d](x * y)
+    return mean[m](log(sum[n](exp(s - max[n](s)))) + max[n](s))
+"""
+
+
+def nests_of(text, *, outside=False, nested=None, **extents):
     fusion = fuse(normalise(program(text)))
-    return find_nests(fusion.program, fusion.sweeps, wide_axes(extents), outside=outside)
+    wide = wide_axes(extents)
+    return find_nests(fusion.program, fusion.sweeps, wide, outside=outside, nested=nested)
 
 
 @pytest.mark.parametrize(("e", "bases"), [(512, [("m",)]), (513, [("m", "n"), ("m", "e")])])
@@ -31,6 +39,13 @@ def test_what_spreads_goes_to_memory_where_that_is_asked():
     nests = nests_of(LAYERS, outside=True)
     assert [nest.base for nest in nests] == [("m", "n"), ("m", "e")]
     assert [nest.exports for nest in nests] == [("sum.1",), ()]
+
+
+@pytest.mark.parametrize(("nested", "bases"), [(None, [()]), (frozenset(), [("m",), ()])])
+def test_a_long_sweep_inside_another_goes_to_memory_where_that_is_asked(nested, bases):
+    nests = nests_of(LOSS, nested=nested)
+    assert [nest.base for nest in nests] == bases
+    assert [[s.stages for s in nest.inner] for nest in nests][-1][0] == ("s",)
 
 
 def test_what_does_not_spread_is_computed_once():

@@ -180,7 +180,7 @@ class Roles:
                     statement, product.rows, product.dtype, body, self.arrays
                 ):
                     raise unsuited(f"a computed operand may leave the range of {product.dtype}")
-                tails.append(product if product.left else _named(product, elements))
+                tails.append(product if product.left else _named(product, body, elements))
             elif tidy.writes(statement) & moved:
                 if not isinstance(statement, Compute):
                     raise unsuited("an accumulator that is more than moved")
@@ -351,10 +351,16 @@ class Roles:
         return Operand(TensorMap(array.name, dims, tuple(box), span), tile, looped, piece)
 
 
-def _named(product: Multiply, elements: list[Statement]) -> Multiply:
-    """Return a product of a computed operand under a name, which `elements` give it."""
+def _named(
+    product: Multiply, body: Sequence[Statement], elements: list[Statement]
+) -> Multiply:
+    """Return a product of a computed operand under a name that the loop gives it.
+
+    What lies in memory or is known before the loop gets one of its own: a tile's absent elements
+    are overwritten.
+    """
     contract, rows = product.contract, product.rows
-    if isinstance(rows, Ref):
+    if isinstance(rows, Ref) and any(rows.name in tidy.writes(s) for s in body):
         return product
     name = Ref(f"{contract.name}.rows", Type(F32, rows.type.axes))
     elements.append(Compute(name.name, rows, name.type))
