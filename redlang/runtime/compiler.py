@@ -93,10 +93,14 @@ class Compiler:
         return self.planner.derived
 
     def nests(
-        self, extents: Mapping[str, int], *, outside: bool = False
+        self,
+        extents: Mapping[str, int],
+        *,
+        outside: bool = False,
+        nested: frozenset[str] | None = None,
     ) -> tuple[tuple[Nest, ...], tuple[Nest, ...]]:
         """Return the program's nests in two forms; see `Planner.nests`."""
-        return self.planner.nests(extents, outside=outside)
+        return self.planner.nests(extents, outside=outside, nested=nested)
 
     def choice(self, extents: Mapping[str, int]) -> Choice:
         """Return the plan for these extents: the fastest measured, else what the rules choose."""

@@ -29,9 +29,10 @@ from redlang.runtime.cuda_code import CudaCode, CudaKernel, kernel_stats
 from redlang.runtime.matrix_choice import is_last_matrix, likely, with_matrices
 from redlang.runtime.planner import Derived
 from redlang.schedule.device import Device
-from redlang.schedule.facts import Layout
+from redlang.schedule.facts import SHORT, Layout
 from redlang.schedule.lower import lower
 from redlang.schedule.model import segments
+from redlang.schedule.nests import Nest
 from redlang.schedule.parts import Part
 from redlang.schedule.plan import Plan
 from redlang.schedule.plan_text import plan_text
@@ -103,9 +104,16 @@ class CudaCompiler:
 
     # Plans ------------------------------------------------------------------------------------
 
+    def nests(
+        self, extents: Mapping[str, int], *, outside: bool = False
+    ) -> tuple[tuple[Nest, ...], tuple[Nest, ...]]:
+        """Return the program's nests in two forms; only what a thread can hold is nested."""
+        nested = frozenset(axis for axis, extent in extents.items() if extent <= SHORT)
+        return self.compiler.nests(extents, outside=outside, nested=nested)
+
     def shape(self, extents: Mapping[str, int], *, outside: bool = False) -> ShapeClass:
         """Return the class of a call's extents."""
-        nests, _ = self.compiler.nests(extents, outside=outside)
+        nests, _ = self.nests(extents, outside=outside)
         return shape_class(self.derived.program, nests, extents)
 
     def layout(self, shape: ShapeClass, arrays: Arrays, extents: Mapping[str, int]) -> Layout:
@@ -143,7 +151,7 @@ class CudaCompiler:
             store = disk()
             found = unpickled(store, name, Choice)
             if found is None:
-                nests = self.compiler.nests(dict(shape.extents), outside=outside)
+                nests = self.nests(dict(shape.extents), outside=outside)
                 found = search(self.derived.program, *nests, shape, layout, self.device)
                 keep(store, name, found)
             self._choices[key] = found
@@ -164,7 +172,7 @@ class CudaCompiler:
         shape = self.shape(extents, outside=outside)
         layout = self.layout(shape, arrays, extents)
         choice = self.choice(shape, layout, outside=outside)
-        nests, _ = self.compiler.nests(extents, outside=outside)
+        nests, _ = self.nests(extents, outside=outside)
         choice = with_matrices(self.compiler, nests, choice, extents, self.device)
         choice = cuda_tuning.reordered(choice, self.record_key(choice))
         return choice, Known(shape, layout, extents, arrays, self.device, self.sizes)
@@ -180,7 +188,7 @@ class CudaCompiler:
         if self.forced is not None:
             return self.forced
         forms = [(1, *self.classify(extents, arrays))]
-        if self.compiler.nests(extents) != self.compiler.nests(extents, outside=True):
+        if self.nests(extents) != self.nests(extents, outside=True):
             forms.append((ROOM, *self.classify(extents, arrays, outside=True)))
         forms.sort(key=lambda form: form[0] * form[1].time_us)
         limits = [*(weight * choice.time_us for weight, choice, _ in forms[1:]), math.inf]

@@ -69,29 +69,35 @@ class Planner:
         return derive(self.program, self.fuse, self.prove)
 
     def nests(
-        self, extents: Mapping[str, int], *, outside: bool = False
+        self,
+        extents: Mapping[str, int],
+        *,
+        outside: bool = False,
+        nested: frozenset[str] | None = None,
     ) -> tuple[tuple[Nest, ...], tuple[Nest, ...]]:
         """Return the nests with incremental sweeps, and with one sweep a dependent stage.
 
         Args:
             extents: Those of a call.
             outside: Whether what spreads goes to memory, wherever it is read.
+            nested: Axes that may be swept inside another sweep; None for all.
         """
-        key = wide_axes(extents), outside
+        key = wide_axes(extents), outside, nested
         if key not in self._nests:
             with BUILDING:
                 self._nests[key] = self._find_nests(*key)
         return self._nests[key]
 
     def _find_nests(
-        self, wide: frozenset[str], outside: bool
+        self, wide: frozenset[str], outside: bool, nested: frozenset[str] | None
     ) -> tuple[tuple[Nest, ...], tuple[Nest, ...]]:
+        find = functools.partial(find_nests, wide=wide, outside=outside, nested=nested)
         derived = self.derived
-        together = find_nests(derived.program, derived.sweeps, wide, outside=outside)
+        together = find(derived.program, derived.sweeps)
         apart = derive(self.program, "never", self.prove)
         if apart.program != derived.program:
             return together, ()
-        return together, find_nests(apart.program, apart.sweeps, wide, outside=outside)
+        return together, find(apart.program, apart.sweeps)
 
     def choose(self, extents: Mapping[str, int]) -> Choice:
         """Return the plan that the rules choose for these extents."""

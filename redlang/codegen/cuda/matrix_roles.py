@@ -351,9 +351,7 @@ class Roles:
         return Operand(TensorMap(array.name, dims, tuple(box), span), tile, looped, piece)
 
 
-def _named(
-    product: Multiply, body: Sequence[Statement], elements: list[Statement]
-) -> Multiply:
+def _named(product: Multiply, body: Sequence[Statement], elements: list[Statement]) -> Multiply:
     """Return a product of a computed operand under a name that the loop gives it.
 
     What lies in memory or is known before the loop gets one of its own: a tile's absent elements
