@@ -306,6 +306,9 @@ class CudaCompiler:
                 pointed = known.arrays.pointed
                 texts = _texts(loops, own, part, known.classes(part))
                 texts = [with_pointers(text, pointed) for text in texts]
+                most = max(text.shared_bytes for text in texts)
+                if most > self.device.sm.shared_bytes_per_block:
+                    return None, Fault(number, f"needs {most} bytes of shared memory")
                 binaries = list(map(self._binary, texts))
             except ToolMissingError:
                 raise

@@ -293,8 +293,8 @@ def _fitted(
     """Return a plan with as many columns as registers and shared memory have room for."""
     whole = [(a, padded(facts.extent(a))) for a in (*shape.columns, *shape.inner)]
     accumulators = sum(padded(facts.extent(a)) for a in shape.columns)
-    inner = sum(_line(facts.extent(a)) for a in shape.inner)
     outer = sum(_line(facts.extent(a)) for a in shape.columns)
+    looped, once = _copied_lines(facts, shape)
     room = REGISTERS[plan.groups]
     if shape.masked and plan.groups > 2:
         room -= MASK_REGISTERS
@@ -305,8 +305,8 @@ def _fitted(
     while columns >= STEP:
         tiles = -(-length // columns)
         columns = padded(-(-length // tiles))
-        read = columns * (inner + outer) * 2
-        kept = plan.tile_rows * inner * 2 + plan.stages * read
+        read = columns * looped * 2
+        kept = plan.tile_rows * once * 2 + plan.stages * read
         out = plan.tile_rows * outer * 2
         limit = device.sm.shared_bytes_per_block - BARRIER_BYTES
         if plan.min_blocks > 1:
@@ -319,6 +319,19 @@ def _fitted(
             )
         columns -= STEP
     return None
+
+
+def _copied_lines(facts: Facts, shape: Shape) -> tuple[int, int]:
+    """Return the elements that a column of the loop and a row bring into shared memory."""
+    whole = {*shape.columns, *shape.inner}
+    loads = {side for pair in product_pairs(facts) for side in pair if isinstance(side, Load)}
+    lines = [
+        (shape.loop in load.type.axes, _line(facts.extent(axis)))
+        for load in loads
+        for axis in whole.intersection(load.type.axes)
+    ]
+    looped = sum(line for is_looped, line in lines if is_looped)
+    return looped, sum(line for is_looped, line in lines if not is_looped)
 
 
 def _nest_plan(facts: Facts, shape: Shape, plan: MatrixPlan) -> NestPlan:

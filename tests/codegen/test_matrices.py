@@ -24,12 +24,12 @@ from redlang.schedule.lower import lower
 from redlang.schedule.matrix_plans import matrix_candidates
 from redlang.schedule.nests import find_nests
 from redlang.schedule.plan import Plan
-from tests.cubin.test_matrix_calls import CAUSAL, FULL, VARIANTS
+from tests.cubin.test_matrix_calls import CAUSAL, FULL, STRANDS, VARIANTS
 from tests.kernels import resolve_text
 
 B = Builder(("m", "n"))
 TEXTS = {"full": FULL, "causal": CAUSAL, **VARIANTS}
-DTYPES = dict.fromkeys("qkv", BF16)
+DTYPES = dict.fromkeys("qkrlv", BF16)
 EXTENTS = {"b": 1, "h": 2, "m": 70, "n": 90, "d": 16, "e": 16}
 
 
@@ -94,9 +94,9 @@ def test_plans_fit_a_block(text, depth):
         assert taken <= plan.consumer_registers(checks=text is CAUSAL)
 
 
-def written(text, extents=LONG):
-    """Return the text of the first plan that registers have room for."""
-    program, loops, plan = lowered(text, 0, extents)
+def written(text, extents=LONG, number=0):
+    """Return the text of a plan, by default the first one."""
+    program, loops, plan = lowered(text, number, extents)
     arrays = {p.name: ArrayClass({p.axes[-1]: 1} if p.axes else {}, 16) for p in program.params}
     arrays["result.0"] = ArrayClass({"e": 1}, 16)
     limits = dict.fromkeys(extents, 1 << 21) | {a: extents[a] for a in ("d", "e")}
@@ -124,6 +124,15 @@ def test_a_score_is_computed_once():
     # Once for the first tile, once in the loop.
     assert text.count("tanh(((") == 1
     assert body.count("each_s_1(") == 2
+
+
+def test_one_score_at_a_time_has_elements():
+    extents = {**LONG, "d": 64, "e": 64}
+    text = written(STRANDS["difference"], extents, 3).source
+    *_, loop = text.split("while n_first < n_stop")
+    # The weights of the first are done when the second is issued.
+    assert loop.index("= pack(") < loop.index("sum_2_sum_tile = product")
+    assert loop.index("sum_1_sum_tile = product") < loop.index("= pack(")
 
 
 def test_tiles_in_the_middle_are_skipped():

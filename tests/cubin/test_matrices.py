@@ -9,7 +9,15 @@ import pytest
 import redlang
 from redlang.runtime.cuda_compiler import HARMLESS_SPILLS
 from tests.cubin.device import compiling
-from tests.cubin.test_matrix_calls import CAUSAL, FULL, GROUPED, TYPES, VARIANTS, attend
+from tests.cubin.test_matrix_calls import (
+    CAUSAL,
+    FULL,
+    GROUPED,
+    STRANDS,
+    TYPES,
+    VARIANTS,
+    attend,
+)
 from tests.long_forms import long
 
 
@@ -50,6 +58,21 @@ def test_kernels_keep_to_their_registers(text, dtype, shape, rows, gpu):
     assert "wgmma.mma_async" in kernel.ptx
     assert "cp.async.bulk.tensor" in kernel.ptx
     assert ".f64" not in kernel.ptx
+
+
+@pytest.mark.strict
+def test_two_accumulators_leave_room_for_wide_tiles(gpu):
+    shapes = attend(b=4, h=16, m=2048, n=2048, d=64, e=128)
+    shapes = {
+        "q": shapes["q"],
+        "k": shapes["k"],
+        "r": shapes["q"],
+        "l": shapes["k"],
+        "v": shapes["v"],
+    }
+    kernel = compiled(STRANDS["difference"], "bf16", gpu, **shapes)
+    assert kernel.spill_bytes == 0
+    assert 'w.Product("bf16", 128, 96, ' in kernel.text.source
 
 
 def test_grouped_queries_share_a_tile(gpu):

@@ -234,6 +234,39 @@ def test_weights_that_are_no_softmax(name, gpu, rng):
     assert len(gpu.launches) == 1
 
 
+def of_two_scores(result, axes='"b h m e"'):
+    """Return the text of what is made of two softmaxes over the same keys."""
+    return f"""
+def f(q: "b h m d", k: "b h n d", r: "b h m d", l: "b h n d", v: "b h n e") -> {axes}:
+    s = where(n <= m, sum[d](q * k))
+    t = where(n <= m, sum[d](r * l))
+    p = exp(s - max[n](s))
+    w = exp(t - max[n](t))
+    return {result}
+"""
+
+
+STRANDS = {
+    "difference": of_two_scores("sum[n](p * v) / sum[n](p) - 0.3 * sum[n](w * v) / sum[n](w)"),
+    "one without values": of_two_scores(
+        "sum[n](w * v) / sum[n](w), f32(log(sum[n](p)) + max[n](s))",
+        axes='("b h m e", "b h m")',
+    ),
+    "joined": of_two_scores("sum[n](p * w * v) / sum[n](p)"),
+}
+
+
+@pytest.mark.parametrize("name", STRANDS)
+@pytest.mark.parametrize("instructions", ["auto", "portable"])
+def test_two_scores_of_the_same_keys(name, instructions, gpu, rng):
+    shapes = attend(m=70, n=70, d=16)
+    given = arrays(rng, "bf16", **shapes, r=shapes["q"], l=shapes["k"])
+    given = {axis: given[axis] for axis in "qkrlv"}
+    given["v"][0, 0, 40, 3] = np.nan
+    check(STRANDS[name], given, gpu, instructions=instructions)
+    assert len(gpu.launches) == 1
+
+
 def test_two_layers_with_a_short_result(gpu, rng):
     text = """
 def f(x: "m d", a: "n d", b: "n e") -> "m e":

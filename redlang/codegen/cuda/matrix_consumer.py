@@ -6,27 +6,30 @@ operands, the next tile's first products are already issued and its element work
     issue heads of tile j; issue tails of tile j - 1; wait for heads; element work of tile j;
     wait for tails; move accumulators; pack computed operands
 
-The first tile has no tails before it and the last one has its own after the loop.
+The first tile has no tails before it and the last one has its own after the loop. Work that falls
+into several strands does so strand by strand: each one's tails run beside the next one's elements.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from redlang.codegen.cuda.matrix_checks import spoil
 from redlang.codegen.cuda.matrix_demand import RESERVE, demand
 from redlang.codegen.cuda.matrix_elements import LoopText, MatrixElements, is_plain
-from redlang.codegen.cuda.matrix_fills import Use, filling, finite_states
+from redlang.codegen.cuda.matrix_fills import Kind, Use, filling, finite_states
 from redlang.codegen.cuda.matrix_roles import LoopWork, Multiply
 from redlang.codegen.cuda.matrix_shares import (
     first_values,
     with_shares,
     without_scalings,
 )
+from redlang.codegen.cuda.matrix_strands import Strand, strands
 from redlang.codegen.cuda.matrix_text import unsuited
 from redlang.codegen.cuda.matrix_weights import Power, with_powers
-from redlang.ir.loops import Compute, Contract, Fold, Loop, Statement
+from redlang.ir.loops import Compute, Contract, Fold, Loop
 from redlang.ir.program import Expr, Ref
+from redlang.ir.types import Type
 from redlang.schedule import tidy
 
 SMALLEST = 32
@@ -42,84 +45,103 @@ class Consumer(MatrixElements):
 
     def loop(self, statement: Loop) -> None:
         """Write a loop over tiles, pipelined."""
-        work = self.works[id(statement)]
-        loop = self._prepared(statement, work)
-        self.current = loop
+        strands = self._prepared(statement, self.works[id(statement)])
         frame = self.frame
-        first, (start, stop) = frame.first(loop.axis), self.ends[id(statement)]
-        written = frozenset().union(*map(tidy.writes, statement.body))
-        written |= frozenset(s.name for s in loop.elements if isinstance(s, Compute | Power))
+        first, (start, stop) = frame.first(statement.axis), self.ends[id(statement)]
+        written = self._written(strands)
         frame.line(f"{first} = {start}")
         for line in self.skipped(statement):
             frame.line(line)
-        if loop.work.tails:
-            self._pipelined(loop, written, first, stop)
+        if any(strand.work.tails for strand in strands):
+            self._pipelined(strands, written, first, stop)
         else:
-            with frame.scope([loop.axis], written) as scope:
-                self._heads(loop)
-                self.wait(0, [p.contract.name for p in loop.work.heads])
-                self.release(loop.work.heads)
-                self.elements(loop)
-                self._next(loop, first)
+            with frame.scope([statement.axis], written) as scope:
+                for place in range(len(strands)):
+                    self._step(strands, place, None)
+                self._next(statement, first)
             self.block(f"while {first} < {stop}:", scope.lines)
             self.release_whole(statement)
-        self.whole_states(loop)
-        self.current = None
+        for strand in strands:
+            self.whole_states(strand)
 
-    def _pipelined(self, loop: LoopText, written: frozenset[str], first: str, stop: str) -> None:
-        frame = self.frame
-        heads = [p.contract.name for p in loop.work.heads]
-        late = loop.work.late
+    def _written(self, strands: Sequence[LoopText]) -> frozenset[str]:
+        """Return the names that have other values in every tile."""
+        made = [s.name for t in strands for s in t.elements if isinstance(s, Compute | Power)]
+        return frozenset(made).union(*map(tidy.writes, strands[0].statement.body))
+
+    def _pipelined(
+        self, strands: Sequence[LoopText], written: frozenset[str], first: str, stop: str
+    ) -> None:
+        frame, statement, last = self.frame, strands[0].statement, strands[-1]
+        places = range(len(strands))
         with frame.scope([]) as outer:
-            with frame.scope([loop.axis], written) as scope:
-                self._heads(loop)
-                if heads:
-                    self.wait(0, heads)
-                self.release(loop.work.heads)
-                self.elements(loop)
-                self._moves(loop)
-                for product in late:
-                    self.pack(product)
-                self._spoil(loop)
-                self._next(loop, first)
+            with frame.scope([statement.axis], written) as scope:
+                for place in places:
+                    self._step(strands, place, place - 1 if place else None)
+                self._next(statement, first)
             for line in scope.lines:
                 frame.line(line)
-            with frame.scope([loop.axis], written) as scope:
-                self.await_operands([*loop.work.heads, *late])
-                self._take_turn()
-                for product in loop.work.products:
-                    self.issue(product)
-                self._pass_turn()
-                self.loads(loop)
-                if heads:
-                    self.wait(len(late), heads)
-                self.release(loop.work.heads)
-                moved = [p.contract.name for p in late]
-                if loop.early:
-                    self.wait(0, list(dict.fromkeys(moved)))
-                    self.release(late)
-                self.elements(loop)
-                if not loop.early:
-                    operands = [name for p in late if (name := self.fragment_name(p.rows))]
-                    self.wait(0, list(dict.fromkeys([*moved, *operands])))
-                    self.release(late)
-                self._moves(loop)
-                for product in late:
-                    self.pack(product)
-                self._spoil(loop)
-                self._next(loop, first)
+            with frame.scope([statement.axis], written) as scope:
+                for place in places:
+                    self._step(strands, place, (place or len(strands)) - 1, turns=True)
+                self._next(statement, first)
             self.block(f"while {first} < {stop}:", scope.lines)
-            self.release_whole(loop.statement)
-            self.await_operands(late)
-            for product in late:
+            self.release_whole(statement)
+            before = [product for strand in strands[:-1] for product in strand.work.late]
+            self.await_operands(last.work.late, before)
+            for product in last.work.late:
                 self.issue(product)
-            self.wait(0, list(dict.fromkeys(p.contract.name for p in late)))
-            self.release(late)
+            self.wait(0, list(dict.fromkeys(p.contract.name for p in last.work.late)))
+            self.release(last.work.late)
         self.block(f"if {first} < {stop}:", outer.lines)
         with frame.scope([]) as nothing:
-            self.release_whole(loop.statement)
+            self.release_whole(statement)
         if nothing.lines:
             self.block("else:", nothing.lines)
+
+    def _step(
+        self, strands: Sequence[LoopText], place: int, flying: int | None, *, turns: bool = False
+    ) -> None:
+        """Write one strand's work on a tile, beside the last products of the one before.
+
+        Args:
+            strands: All of the loop's.
+            place: Which one.
+            flying: The one whose products of computed operands run meanwhile, if any do.
+            turns: Whether groups issue their products in turn.
+        """
+        strand = self.current = strands[place]
+        heads, late = strand.work.heads, () if flying is None else strands[flying].work.late
+        names = [p.contract.name for p in heads]
+        moved = [p.contract.name for p in late]
+        earlier, later = _around(strands, place, lambda work: work.heads)
+        before, after = _around(strands, flying or 0, lambda work: work.late)
+        self.await_operands(heads, earlier)
+        self.await_operands(late, before)
+        if turns:
+            self._take_turn()
+        for product in (*heads, *late):
+            self.issue(product)
+        if turns:
+            self._pass_turn()
+        if flying is not None:
+            self.loads(strand)
+        if heads:
+            self.wait(len(late), names)
+        self.release(heads, later)
+        if late and strand.early:
+            self.wait(0, list(dict.fromkeys(moved)))
+            self.release(late, after)
+        self.elements(strand)
+        if late and not strand.early:
+            made = [self.fragment_name(product.rows) for product in strand.work.late]
+            self.wait(0, list(dict.fromkeys([*moved, *filter(None, made)])))
+            self.release(late, after)
+        self._moves(strand)
+        for product in strand.work.late:
+            self.pack(product)
+        self._spoil(strand)
+        self.current = None
 
     def _take_turn(self) -> None:
         """Wait until the group before this one has issued its products."""
@@ -187,33 +209,59 @@ class Consumer(MatrixElements):
         """Return the name of a fragment."""
         return expr.name if isinstance(expr, Ref) else None
 
-    def _prepared(self, statement: Loop, work: LoopWork) -> LoopText:
+    def _prepared(self, statement: Loop, work: LoopWork) -> list[LoopText]:
+        """Return a loop's strands, ready to be written."""
         readers = (*statement.body, *(product.contract for product in work.late))
         body = with_shares(
             without_scalings(work.elements, readers, self.is_fragment), self.is_fragment
         )
         elements = with_powers(body, self.builder, self.is_fragment)
+        names = [value.name for value in first_values(body, self.is_fragment)]
+        place = self.kernel.body.index(statement)
+        rows = finite_states(statement.body, self.kernel.body[:place])
+        found = strands(work, elements)
+        flying = [strand.work.late for strand in (found[-1], *found[:-1])]
+        return [
+            self._strand(statement, strand, names, rows, beside)
+            for strand, beside in zip(found, flying, strict=True)
+        ]
+
+    def _strand(
+        self,
+        statement: Loop,
+        strand: Strand,
+        first: Sequence[str],
+        rows: Mapping[str, Kind],
+        flying: Sequence[Multiply],
+    ) -> LoopText:
+        """Return how the absent elements of a strand are kept out, and how its products overlap.
+
+        Args:
+            statement: The loop.
+            strand: One of its strands.
+            first: Element values that read no result of a fold.
+            rows: What is known of values of rows.
+            flying: What runs beside the strand's element work.
+        """
+        work, elements = strand.work, strand.elements
         uses: list[Use] = [s for s in elements if isinstance(s, Fold) and statement.axis in s.over]
-        uses += [t.contract for t in work.tails if isinstance(t, Multiply) and t.left is None]
+        uses += [product.contract for product in work.late if product.left is None]
 
         def varies(expr: Expr) -> bool:
             return statement.axis in expr.type.axes
 
         sources = [p.contract.name for p in work.heads if varies_type(p.contract, statement.axis)]
         sources += [fetch.name for fetch in work.fetches]
+        made = {element.name for element in elements if isinstance(element, Compute)}
+        names = [name for name in first if name in made]
         counted = tuple(use for use in uses if not is_plain(use))
-        names = [value.name for value in first_values(body, self.is_fragment)]
         groups = [g for g in (sources, names, [*sources, *names]) if g]
-        place = self.kernel.body.index(statement)
-        rows = finite_states(statement.body, self.kernel.body[:place])
         found = filling(elements, counted, groups, varies, rows)
-        early = self._waits_early(statement, work, elements)
+        early = self._waits_early(statement, strand, flying)
         return LoopText(statement, work, elements, found, counted, early)
 
-    def _waits_early(
-        self, statement: Loop, work: LoopWork, elements: Sequence[Statement | Power]
-    ) -> bool:
-        """Say whether a group waits for its last tile's products before its element work.
+    def _waits_early(self, statement: Loop, strand: Strand, flying: Sequence[Multiply]) -> bool:
+        """Say whether a group waits for its last products before its element work.
 
         Else they run beside it, and their packed operands take registers. Where two groups fill
         each other's gaps, wider tiles are worth more than that.
@@ -224,31 +272,32 @@ class Consumer(MatrixElements):
         if self.matrix.unit != "wgmma" or self.matrix.width(statement.axis) <= SMALLEST:
             return False
 
-        def taken(*, early: bool) -> int:
-            return demand(
-                work,
-                elements,
-                lambda t: self.frame.size(self.frame.tile_axes(t.axes)),
-                early=early,
-            )
+        def size(type_: Type) -> int:
+            return self.frame.size(self.frame.tile_axes(type_.axes))
 
+        held = sum(size(p.contract.type) for p in self.works[id(statement)].late)
+        late = held + demand(strand.work, strand.elements, flying, size, early=False)
+        early = held + demand(strand.work, strand.elements, flying, size, early=True)
         room = self.matrix.consumer_registers(bool(self.checked)) - RESERVE
-        if taken(early=False) <= room:
+        if late <= room:
             return False
-        if self.matrix.groups == 2 and not self.matrix.turns and taken(early=True) <= room:
+        if self.matrix.groups == 2 and not self.matrix.turns and early <= room:
             return True
-        least = taken(early=True)
-        raise unsuited(f"tiles of {least} registers where there is room for {room}")
+        raise unsuited(f"tiles of {early} registers where there is room for {room}")
 
-    def _heads(self, loop: LoopText) -> None:
-        self.await_operands(loop.work.heads)
-        for product in loop.work.heads:
-            self.issue(product)
-
-    def _next(self, loop: LoopText, first: str) -> None:
-        self.frame.line(f"{first} = {first} + {loop.statement.tile}")
-        for line in self.skipped(loop.statement):
+    def _next(self, statement: Loop, first: str) -> None:
+        self.frame.line(f"{first} = {first} + {statement.tile}")
+        for line in self.skipped(statement):
             self.frame.line(line)
+
+
+def _around(
+    strands: Sequence[LoopText], place: int, products: Callable[[LoopWork], Sequence[Multiply]]
+) -> tuple[list[Multiply], list[Multiply]]:
+    """Return products of the strands before one, and of those after it."""
+    sides = strands[:place], strands[place + 1 :]
+    before, after = ([p for strand in side for p in products(strand.work)] for side in sides)
+    return before, after
 
 
 def varies_type(contract: Contract, axis: str) -> bool:

@@ -7,9 +7,9 @@ writes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from redlang.codegen.cuda.matrix_roles import LoopWork
+from redlang.codegen.cuda.matrix_roles import LoopWork, Multiply
 from redlang.codegen.cuda.matrix_weights import Power
 from redlang.ir import walk
 from redlang.ir.loops import Compute, Statement
@@ -27,18 +27,23 @@ Size = Callable[[Type], int]
 
 
 def demand(
-    work: LoopWork, elements: Sequence[Statement | Power], size: Size, *, early: bool
+    work: LoopWork,
+    elements: Sequence[Statement | Power],
+    flying: Sequence[Multiply],
+    size: Size,
+    *,
+    early: bool,
 ) -> int:
-    """Return the registers that tiles take at the worst point of a loop's body.
+    """Return the registers that work takes beside accumulators at its worst point.
 
     Args:
-        work: The loop's products.
-        elements: Its element work as it is written.
+        work: Products.
+        elements: Their element work as it is written.
+        flying: Products of computed operands that run meanwhile.
         size: Registers of a value.
-        early: Whether the last tile's products are waited for before the element work.
+        early: Whether those are waited for before the element work.
     """
-    held = sum(size(p.contract.type) for p in work.late)
-    packed = sum(size(p.rows.type) // 2 for p in work.late)
+    packed = _packed(flying, size)
     sizes = {p.contract.name: size(p.contract.type) for p in work.heads}
     for element in elements:
         if isinstance(element, Compute | Power) and size(element.type) > _ROWS:
@@ -56,7 +61,14 @@ def demand(
         if isinstance(element, Compute | Power) and last.get(element.name, 0) > place:
             live.add(element.name)
         worst = max(worst, sum(map(sizes.__getitem__, live)))
-    return held + (max(worst, heads + packed) if early else worst + packed)
+    if early:
+        return max(worst, heads + packed)
+    # Its own packed operands take other registers than those that are in use.
+    return worst + _packed(dict.fromkeys([*flying, *work.late]), size)
+
+
+def _packed(products: Iterable[Multiply], size: Size) -> int:
+    return sum(size(product.rows.type) // 2 for product in products)
 
 
 def _reads(element: Statement | Power) -> frozenset[str]:

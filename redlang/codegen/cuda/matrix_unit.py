@@ -110,9 +110,9 @@ class MatrixUnit(Unit):
 
     # Products ---------------------------------------------------------------------------------
 
-    def await_operands(self, products: Sequence[Multiply]) -> None:
-        """Wait for the tiles that products read."""
-        for operand in self.looped(products):
+    def await_operands(self, products: Sequence[Multiply], before: Sequence[Multiply] = ()) -> None:
+        """Wait for the tiles that products read and those `before` have not waited for."""
+        for operand in self._but(products, before):
             ring = self.shared.rings[operand]
             self.frame.line(f"w.barrier_wait({ring.ready_barrier()}, {ring.parity})")
 
@@ -183,10 +183,15 @@ class MatrixUnit(Unit):
         for name, value in zip(names, values, strict=True):
             frame.define(name, value)
 
-    def release(self, products: Sequence[Multiply]) -> None:
-        """Give the tiles that products have read back to the producer."""
+    def _but(self, products: Sequence[Multiply], others: Sequence[Multiply]) -> list[Operand]:
+        """Return what products read of each tile of their loop, and others do not."""
+        kept = self.looped(others)
+        return [operand for operand in self.looped(products) if operand not in kept]
+
+    def release(self, products: Sequence[Multiply], after: Sequence[Multiply] = ()) -> None:
+        """Give the tiles back to the producer that products have read and those `after` do not."""
         frame = self.frame
-        for operand in self.looped(products):
+        for operand in self._but(products, after):
             ring = self.shared.rings[operand]
             frame.line(f"w.barrier_arrive({ring.empty_barrier()}, leads)")
             for line in ring.advance():

@@ -16,13 +16,11 @@ from redlang.codegen.cuda.matrix_checks import spoil
 from redlang.codegen.cuda.matrix_consumer import Consumer
 from redlang.codegen.cuda.matrix_elements import LoopText
 from redlang.codegen.cuda.matrix_memory import Ring
-from redlang.codegen.cuda.matrix_roles import Multiply, Operand
+from redlang.codegen.cuda.matrix_roles import LoopWork, Multiply, Operand
 from redlang.codegen.cuda.matrix_text import tile_text, unsuited
-from redlang.codegen.cuda.matrix_weights import Power
 from redlang.codegen.cuda.portable_copies import copy_line, next_source, source_line
 from redlang.ir.loops import Kernel, Loop, Loops
 from redlang.ir.types import F32, Type
-from redlang.schedule import tidy
 from redlang.schedule.fragments import STEP, SharedTile
 from redlang.schedule.matrices import MatrixPlan
 
@@ -54,60 +52,66 @@ class PortableUnit(Consumer):
 
     def loop(self, statement: Loop) -> None:
         """Write a loop over tiles whose copies are some tiles ahead."""
-        loop = self._prepared(statement, self.works[id(statement)])
-        self.current = loop
+        work = self.works[id(statement)]
+        strands = self._prepared(statement, work)
         frame, stages = self.frame, self.matrix.stages
-        first, (start, stop) = frame.first(loop.axis), self.ends[id(statement)]
-        written = frozenset().union(*map(tidy.writes, statement.body))
-        written |= frozenset(s.name for s in loop.elements if isinstance(s, Power))
+        first, (start, stop) = frame.first(statement.axis), self.ends[id(statement)]
+        written = self._written(strands)
         frame.line(f"{first} = {start}")
         frame.line("stage = i32(0)")
-        for operand in self.looped(loop.work.products):
+        for operand in self.looped(work.products):
             ring = self.shared.rings[operand]
             frame.line(source_line(frame, ring, self._source(operand), first))
         for ahead in range(stages - 1):
-            self._start_copies(loop, first, stop, ahead, f"i32({ahead})")
-        self._hold_rows(loop)
-        with frame.scope([loop.axis], written) as scope:
+            self._start_copies(statement, first, stop, ahead, f"i32({ahead})")
+        self._hold_rows(work)
+        with frame.scope([statement.axis], written) as scope:
             frame.line(f"{self._arrived(stages - 2)}()")
             frame.line("t.barrier()")
-            self._clean(loop)
+            self._clean(work)
             frame.line(f"slot = i32(stage + i32({stages - 1}))")
             frame.line(f"slot = i32(slot - i32({stages})) if slot >= i32({stages}) else slot")
-            self._start_copies(loop, first, stop, stages - 1, "slot")
-            for product in loop.work.heads:
-                self.issue(product)
-            self.elements(loop)
-            for tail in loop.work.tails:
-                if isinstance(tail, Multiply):
-                    if tail.left is None:
-                        self.pack(tail)
-                    self.issue(tail)
-                    self._spoil_product(loop, tail)
-                else:
-                    self.statement(tail)
+            self._start_copies(statement, first, stop, stages - 1, "slot")
+            for strand in strands:
+                self._strand_work(strand)
             frame.line("stage = i32(stage + i32(1))")
             frame.line(f"stage = i32(0) if stage == i32({stages}) else stage")
-            self._next(loop, first)
+            self._next(statement, first)
         self.block(f"while {first} < {stop}:", scope.lines)
         if statement is not self.last_loop or self.matrix.persistent:
             # What comes next fills the same slots.
             frame.line("t.barrier()")
-        self.whole_states(loop)
-        self.current = None
+        for strand in strands:
+            self.whole_states(strand)
         if statement is self.last_loop:
             for line in self.after_loops:
                 frame.line(line)
 
-    def _hold_rows(self, loop: LoopText) -> None:
+    def _strand_work(self, strand: LoopText) -> None:
+        """Write one strand's work on a tile."""
+        self.current = strand
+        for product in strand.work.heads:
+            self.issue(product)
+        self.elements(strand)
+        for tail in strand.work.tails:
+            if isinstance(tail, Multiply):
+                if tail.left is None:
+                    self.pack(tail)
+                self.issue(tail)
+                self._spoil_product(strand, tail)
+            else:
+                self.statement(tail)
+        self.current = None
+
+    def _hold_rows(self, work: LoopWork) -> None:
         """Load this warp's rows of operands of the whole unit, where the plan keeps them."""
         frame = self.frame
-        found = [p.left for p in loop.work.heads if self._is_held(p) and p.left not in self.held]
+        found = [p.left for p in work.heads if self._is_held(p) and p.left not in self.held]
         if not found:
             return
         frame.line(f"{self._arrived(self.matrix.stages - 1)}()")
         frame.line("t.barrier()")
-        for product in loop.work.heads:
+        for product in work.heads:
             operand = product.left
             if operand is None or not self._is_held(product) or operand in self.held:
                 continue
@@ -124,15 +128,15 @@ class PortableUnit(Consumer):
     def _arrived(self, pending: int) -> str:
         return self.frame.module.declare("arrived", f"w.pieces_arrived({pending})")
 
-    def _start_copies(self, loop: LoopText, first: str, stop: str, ahead: int, slot: str) -> None:
+    def _start_copies(self, loop: Loop, first: str, stop: str, ahead: int, slot: str) -> None:
         frame = self.frame
         lines: list[str] = []
-        for operand in self.looped(loop.work.products):
+        for operand in self.looped(self.works[id(loop)].products):
             ring, source = self.shared.rings[operand], self._source(operand)
             place = _slot(ring, slot)
             lines.append(copy_line(frame, ring, self.matrix, place, source, "ahead"))
-            lines.append(next_source(frame, ring, source, loop.statement.tile))
-        frame.line(f"ahead = {first} + {ahead * loop.statement.tile}")
+            lines.append(next_source(frame, ring, source, loop.tile))
+        frame.line(f"ahead = {first} + {ahead * loop.tile}")
         self.block(f"if ahead < {stop}:", lines)
         frame.line("w.pieces_commit()")
 
@@ -140,10 +144,10 @@ class PortableUnit(Consumer):
         """Return the variable of where the next tile's pieces come from."""
         return self.frame.module.names.of("source", f"{operand.name}_from")
 
-    def _clean(self, loop: LoopText) -> None:
+    def _clean(self, work: LoopWork) -> None:
         """Take what is not finite out of tiles that meet absent elements; remember that it was."""
         frame = self.frame
-        for operand in self.looped(loop.work.products):
+        for operand in self.looped(work.products):
             if operand not in self.checked:
                 continue
             condition = self.checked[operand].contract.condition
