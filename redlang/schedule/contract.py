@@ -89,6 +89,11 @@ def split_product(step: Partial, sweep: Sweep, program: Program, lookup: Lookup)
     return Product(left, right, rest)
 
 
+def is_tame(factor: Expr, program: Program, lookup: Lookup = lambda name: None) -> bool:
+    """Tell whether a factor may change places freely."""
+    return bool(_tame([_bounds(factor, program, lookup)]))
+
+
 def _reads_stage(expr: Expr, known: Lookup) -> bool:
     """Tell whether an operand is made of the results of another reduction."""
     values = [known(name) for name in walk.refs(expr)]

@@ -11,7 +11,12 @@ from redlang.codegen.cuda.kernel_text import ArrayClass, Classes
 from redlang.codegen.cuda.matrices import emit
 from redlang.codegen.cuda.matrix_fills import Fill, filling, kind_of
 from redlang.codegen.cuda.matrix_masks import index_bounds
-from redlang.codegen.cuda.matrix_shares import first_values, with_shares, without_scalings
+from redlang.codegen.cuda.matrix_shares import (
+    first_values,
+    with_common_factors,
+    with_shares,
+    without_scalings,
+)
 from redlang.ir.build import Builder, literal, ref
 from redlang.ir.interpret import bind, interpret
 from redlang.ir.loops import Combine, Compute, Fold, Loop
@@ -222,6 +227,17 @@ def test_shared_values_leave_factors_outside():
     assert share.value == B.apply("tanh", S)
     assert isinstance(first, Fold)
     assert first.values == (B.mul(ref(share.name, TILE), 30.0),)
+
+
+@pytest.mark.parametrize("op", ["add", "sub"])
+def test_sums_of_products_leave_one_factor_outside(op):
+    place = B.apply("tanh", B.mul(S, S))
+    score = Compute("t", B.apply(op, B.mul(S, 0.25), B.mul(C, place)), TILE)
+    (moved,) = with_common_factors((score,), B, is_fragment, lambda e: isinstance(e, Literal))
+    assert isinstance(moved, Compute)
+    inner = B.apply(op, S, B.mul(B.apply("div", C, 0.25), place))
+    assert moved.value == B.mul(inner, 0.25)
+    assert with_common_factors((score,), B, is_fragment, lambda e: False) == (score,)
 
 
 def test_shared_values_follow_what_they_are_made_of():

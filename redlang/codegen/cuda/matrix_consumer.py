@@ -17,10 +17,18 @@ from collections.abc import Callable, Mapping, Sequence
 from redlang.codegen.cuda.matrix_checks import spoil
 from redlang.codegen.cuda.matrix_demand import RESERVE, demand
 from redlang.codegen.cuda.matrix_elements import LoopText, MatrixElements, is_plain
-from redlang.codegen.cuda.matrix_fills import Kind, Use, filling, finite_states
+from redlang.codegen.cuda.matrix_fills import (
+    POSITIVE,
+    Kind,
+    Use,
+    filling,
+    finite_states,
+    kind_of,
+)
 from redlang.codegen.cuda.matrix_roles import LoopWork, Multiply
 from redlang.codegen.cuda.matrix_shares import (
     first_values,
+    with_common_factors,
     with_shares,
     without_scalings,
 )
@@ -31,6 +39,7 @@ from redlang.ir.loops import Compute, Contract, Fold, Loop
 from redlang.ir.program import Expr, Ref
 from redlang.ir.types import Type
 from redlang.schedule import tidy
+from redlang.schedule.contract import is_tame
 
 SMALLEST = 32
 """Columns of a tile that no plan goes below."""
@@ -212,9 +221,9 @@ class Consumer(MatrixElements):
     def _prepared(self, statement: Loop, work: LoopWork) -> list[LoopText]:
         """Return a loop's strands, ready to be written."""
         readers = (*statement.body, *(product.contract for product in work.late))
-        body = with_shares(
-            without_scalings(work.elements, readers, self.is_fragment), self.is_fragment
-        )
+        body = without_scalings(work.elements, readers, self.is_fragment)
+        body = with_common_factors(body, self.builder, self.is_fragment, self._may_divide)
+        body = with_shares(body, self.is_fragment)
         elements = with_powers(body, self.builder, self.is_fragment)
         names = [value.name for value in first_values(body, self.is_fragment)]
         place = self.kernel.body.index(statement)
@@ -225,6 +234,10 @@ class Consumer(MatrixElements):
             self._strand(statement, strand, names, rows, beside)
             for strand, beside in zip(found, flying, strict=True)
         ]
+
+    def _may_divide(self, factor: Expr) -> bool:
+        """Say whether a value of rows is positive, and far from the ends of the range."""
+        return kind_of(factor, {}) == POSITIVE and is_tame(factor, self.program)
 
     def _strand(
         self,

@@ -4,6 +4,10 @@ A score that a maximum and an exponential both read is such a one. Factors that 
 outside, since `max(x * k)` and `exp(x * k - point)` take them in for nothing:
 
     max(30 * tanh(s)), exp(30 * tanh(s) - point)   -->   y = tanh(s); max(30 * y), ...
+
+A sum of two products is made one of them, whose factor can stay outside:
+
+    s * k - g * y   -->   (s - (g / k) * y) * k
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from redlang.ir import walk
+from redlang.ir.build import Builder
 from redlang.ir.loops import Compute, Fold, Statement
 from redlang.ir.program import Apply, Expr, Literal, Load, Ref
 from redlang.ir.types import F32, Type
@@ -62,6 +67,42 @@ def with_shares(body: Sequence[Statement], is_fragment: IsFragment) -> tuple[Sta
         )
         kept.insert(place, Compute(name, expr, type_))
     return tuple(kept)
+
+
+def with_common_factors(
+    body: Sequence[Statement],
+    builder: Builder,
+    is_fragment: IsFragment,
+    may_divide: Callable[[Expr], bool],
+) -> tuple[Statement, ...]:
+    """Return statements in which sums of products have a factor of the whole sum.
+
+    Args:
+        body: The element work of a loop.
+        builder: The kernel's.
+        is_fragment: Tells elements from values of rows.
+        may_divide: Tells the values of rows that others may be divided by instead.
+    """
+
+    def rule(node: Expr) -> Expr:
+        if isinstance(node, Apply) and node.op in ("add", "sub") and node.type.dtype is F32:
+            first, second = (_taken_apart(argument, is_fragment) for argument in node.arguments)
+            if first is not None and second is not None and may_divide(first[1]):
+                (x, k), (y, g) = first, second
+                moved = builder.mul(builder.apply("div", g, k), y)
+                return builder.mul(builder.apply(node.op, x, moved), k)
+        return node
+
+    return tuple(tidy.map_expressions(s, lambda e: walk.rewrite(e, rule)) for s in body)
+
+
+def _taken_apart(expr: Expr, is_fragment: IsFragment) -> tuple[Expr, Expr] | None:
+    """Return x and k of elements x * k that share k."""
+    if isinstance(expr, Apply) and expr.op == "mul":
+        for x, k in (expr.arguments, expr.arguments[::-1]):
+            if is_fragment(x) and not is_fragment(k):
+                return x, k
+    return None
 
 
 def without_scalings(

@@ -42,6 +42,7 @@ class MatrixUnit(Unit):
         self.values = MatrixValues(frame, self._load)
         self.accesses = Accesses(frame, self.values)
         self.folds = Folds(frame, self.values)
+        self.program = loops.program
         self.matrix = plan
         self.rows = tuple(axis for axis, _ in plan.rows)
         self.builder = Builder(frame.order)
