@@ -310,6 +310,12 @@ class Facts:
         """Operations on elements: what varies with a swept or mapped axis."""
         return self._work(self._element_nodes())
 
+    @cached_property
+    def elements(self) -> int:
+        """Elements that are computed with: of the largest array, or of what arrays are made to."""
+        sizes = [self.size(axes) for _, _, axes in self._element_nodes()]
+        return max([1, *sizes, *(self.size(access.axes) for access in self.accesses)])
+
     def _element_nodes(self) -> list[tuple[str, bool, tuple[str, ...]]]:
         moving = {*self.swept, *self.inner, *self.mapped, *self.extra}
         if not self.nest.sweeps:
@@ -366,7 +372,7 @@ def _operators(expr: Expr) -> set[str]:
 
 def _operation(node: Expr) -> tuple[str, bool, tuple[str, ...]] | None:
     match node:
-        case Apply(op="pow", arguments=(_, Literal(value=int()))):
+        case Apply(op="pow", arguments=(_, Literal(value=exponent))) if float(exponent).is_integer():
             return "mul", node.type.dtype.name == "f64", node.type.axes
         case Apply(op=op):
             arguments = [a.type.dtype.name for a in node.arguments]

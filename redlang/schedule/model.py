@@ -331,13 +331,11 @@ class _Shape:
 
     def _operations(self) -> float:
         work = self.facts.element_work
-        elements = max(1.0, max((a.whole / a.size for a in self.facts.accesses), default=1.0))
-        return (work.fma + work.extreme + 4 * work.special) / elements
+        return (work.fma + work.extreme + 4 * work.special) / self.facts.elements
 
     def _specials(self) -> float:
         """Return the special functions of an element."""
-        elements = max((a.whole / a.size for a in self.facts.accesses), default=1.0)
-        return self.facts.element_work.special / max(1.0, elements)
+        return self.facts.element_work.special / self.facts.elements
 
     def states_us(self) -> float:
         """Return what moving states costs a block: it is paid for each tile, not each element."""
