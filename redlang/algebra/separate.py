@@ -297,7 +297,7 @@ class Separation:
         return Term(term.number, factors, element, exponential=exponential)
 
     def _power(self, operand: Expr, exponent: float, expr: Expr) -> Terms:
-        if exponent == int(exponent) and 1 <= exponent <= MAX_POWER:
+        if 1 <= exponent <= MAX_POWER and exponent == int(exponent):
             terms = self.terms(operand)
             result = terms
             for _ in range(int(exponent) - 1):

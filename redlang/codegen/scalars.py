@@ -206,7 +206,7 @@ class _Spelling:
 
     def power(self, expr: Apply) -> str | None:
         base, exponent = expr.arguments
-        if not isinstance(exponent, Literal) or exponent.value != int(exponent.value):
+        if not isinstance(exponent, Literal) or not float(exponent.value).is_integer():
             return None
         times, dtype = int(exponent.value), expr.type.dtype
         if dtype.kind == "float" and abs(times) > _LARGEST_PRODUCT:

@@ -372,7 +372,9 @@ def _operators(expr: Expr) -> set[str]:
 
 def _operation(node: Expr) -> tuple[str, bool, tuple[str, ...]] | None:
     match node:
-        case Apply(op="pow", arguments=(_, Literal(value=exponent))) if float(exponent).is_integer():
+        case Apply(op="pow", arguments=(_, Literal(value=exponent))) if float(
+            exponent
+        ).is_integer():
             return "mul", node.type.dtype.name == "f64", node.type.axes
         case Apply(op=op):
             arguments = [a.type.dtype.name for a in node.arguments]

@@ -131,6 +131,14 @@ def test_what_underflows_is_ordered_by_its_logits():
     gives(kernel, (x,), (f32(1, 0)[np.newaxis], ints(0, 2)[np.newaxis], ints(0)))
 
 
+def test_powers_without_end_are_those_of_ieee():
+    kernel = redlang.compile(
+        'def f(x: "n") -> ("n", "n", ""):\n    return x ** inf, x ** -inf, max[n](x ** inf)'
+    )
+    x = f32(0, 0.5, 1, 2)
+    gives(kernel, (x,), (f32(0, 0, 1, np.inf), f32(np.inf, np.inf, 1, 0), np.float32(np.inf)))
+
+
 def uints(*values):
     return np.array(values, np.uint64)
 
