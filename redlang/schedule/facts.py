@@ -272,20 +272,21 @@ class Facts:
         heaviest = max(along, key=lambda a: (a.whole, not a.written))
         return max(1, min(16, heaviest.alignment) // heaviest.size)
 
+    def pointwise(self, name: str) -> Expr | None:
+        """Return the expression of a pointwise definition; None for any other name."""
+        definition = self.definitions.get(name)
+        value = None if definition is None else definition.value
+        return None if isinstance(value, Reduce) else value
+
     @cached_property
     def sides(self) -> tuple[frozenset[str], frozenset[str]]:
         """The axes that are rows, and those that are columns, of contractions here."""
         rows, columns = set[str](), set[str]()
 
-        def pointwise(name: str) -> Expr | None:
-            definition = self.definitions.get(name)
-            value = None if definition is None else definition.value
-            return None if isinstance(value, Reduce) else value
-
         for sweep in (*self.nest.sweeps, *self.used_inner):
             for step in sweep.update:
                 if isinstance(step, Partial) and step.op == "sum":
-                    pair = split_product(step, sweep, self.program, pointwise)
+                    pair = split_product(step, sweep, self.program, self.pointwise)
                     if pair is not None:
                         a, b = (set(side.type.axes) for side in (pair.left, pair.right))
                         first, second = (a - b, b - a) if not (a - b) & columns else (b - a, a - b)
@@ -308,7 +309,12 @@ class Facts:
     @cached_property
     def element_work(self) -> Work:
         """Operations on elements: what varies with a swept or mapped axis."""
-        return self._work(self._element_nodes())
+        conversions = sum(self.size(a.axes) for a in self.accesses if a.size < 4)
+        return self._counted(self._element_nodes()) + Work(extreme=conversions, launches=0)
+
+    def operations(self, expr: Expr) -> Work:
+        """Return what the operators of an expression take over all of its elements."""
+        return self._counted(n for n in map(_operation, walk.nodes(expr)) if n)
 
     @cached_property
     def elements(self) -> int:
@@ -335,7 +341,7 @@ class Facts:
                     found += [(op, double, tuple(axes))] * rounds
         return found
 
-    def _work(self, nodes: Iterable[tuple[str, bool, tuple[str, ...]]]) -> Work:
+    def _counted(self, nodes: Iterable[tuple[str, bool, tuple[str, ...]]]) -> Work:
         fma = extreme = special = double = 0.0
         for op, is_double, axes in nodes:
             count = self.size(axes)
@@ -348,9 +354,6 @@ class Facts:
                 extreme += count
             else:
                 fma += count
-        for access in self.accesses:
-            if access.size < 4:
-                extreme += self.size(access.axes)
         return Work(fma=fma, extreme=extreme, special=special, double=double, launches=0)
 
     @cached_property

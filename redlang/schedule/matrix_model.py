@@ -8,7 +8,7 @@ from math import prod
 from redlang.schedule.demand import BlockDemand
 from redlang.schedule.device import Device
 from redlang.schedule.facts import Facts
-from redlang.schedule.matrix_plans import product_pairs
+from redlang.schedule.matrix_plans import pairings, product_pairs
 from redlang.schedule.matrix_segments import work_of
 from redlang.schedule.model import Estimate
 from redlang.schedule.occupancy import occupancy
@@ -42,7 +42,7 @@ def _estimate(part: Part, facts: Facts, device: Device) -> Estimate:
     elif plan.unit == "fma":
         rate = device.sm.fma
     seconds = products / (device.sms * device.clock_mhz * rate)
-    elements = facts.element_work
+    elements = _with_pairs(facts)
     # Products are the tensor core's: the other pipes have what is left.
     work = replace(elements, fma=max(0.0, elements.fma - 2 * products)) + Work(
         facts.bytes_read, facts.bytes_written
@@ -67,6 +67,21 @@ def _estimate(part: Part, facts: Facts, device: Device) -> Estimate:
         blocks *= segments
     terms = tuple(sorted(pipes, key=lambda pipe: -pipe[1]))
     return Estimate(time, slowest[0], bound, fits, registers, blocks, terms)
+
+
+def _with_pairs(facts: Facts) -> Work:
+    """Return the work on elements, with pairs as their instructions have it."""
+    work = facts.element_work
+    for pairing in pairings(facts):
+        own, count = facts.operations(pairing.value), facts.size(pairing.axes)
+        joins = 0 if pairing.op == "sum" else count
+        work = replace(
+            work,
+            fma=max(0.0, work.fma - own.fma - (count - joins)) + count * pairing.instructions,
+            extreme=max(0.0, work.extreme - own.extreme - joins),
+            special=max(0.0, work.special - own.special),
+        )
+    return work
 
 
 def _products(part: Part, facts: Facts) -> int:

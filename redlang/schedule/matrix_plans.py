@@ -14,12 +14,12 @@ make it, and where loops end early.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from redlang.ir.incremental import Partial
 from redlang.ir.loops import GridAxis
-from redlang.ir.program import ArrayParam, Expr, Load, Program, Reduce
+from redlang.ir.program import ArrayParam, Expr, Load, Program
 from redlang.ir.types import BF16, F16, F32, DType
 from redlang.options import Options
 from redlang.schedule.contract import split_product
@@ -29,9 +29,10 @@ from redlang.schedule.fragments import GROUP_ROWS, STEP
 from redlang.schedule.matrices import MatrixPlan, MatrixUnitName
 from redlang.schedule.matrix_segments import segment_count
 from redlang.schedule.nests import Nest
+from redlang.schedule.pairings import Pairing, pairing_of
 from redlang.schedule.parts import Candidate, Part
 from redlang.schedule.plan import NestPlan
-from redlang.schedule.portable_plans import fitted, tilings
+from redlang.schedule.portable_plans import fitted, pair_tilings, tilings
 from redlang.schedule.product_plans import Shape as Products
 from redlang.schedule.product_plans import (
     portable_product_plans,
@@ -71,6 +72,7 @@ class Shape:
         inner: Axes contracted inside the loop, whole.
         columns: Further axes of accumulators, whole.
         masked: Whether the loop has elements that take no part.
+        pairs: Arrays of a side of reductions over pairs, at most; 0 if there are none.
     """
 
     rows: tuple[str, ...]
@@ -78,6 +80,7 @@ class Shape:
     inner: tuple[str, ...]
     columns: tuple[str, ...]
     masked: bool
+    pairs: int = 0
 
 
 def matrix_candidates(
@@ -105,10 +108,11 @@ def matrix_candidates(
     if found:
         return found
     unit: MatrixUnitName = "tf32" if options.contract == "tf32" else "fma"
-    shape = _shape(facts, (F32,))
+    pairs = pairings(facts)
+    shape = _shape(facts, (F32,), pairs)
     if shape is None and options.contract != "f32":
-        shape = _shape(facts, (F16, BF16))
-        unit = "wgmma" if groups else "mma"
+        shape = _shape(facts, (F16, BF16), pairs)
+        unit = "wgmma" if groups and not pairs else "mma"
     if shape is None or max(facts.extent(a) for a in (*shape.inner, *shape.columns)) > WIDEST:
         return []
     if unit == "fma" and facts.size(shape.rows) < PLAIN_ROWS:
@@ -175,24 +179,42 @@ def _portable(
     blocks = -(-facts.size(shape.rows) // 128) * units // device.sms
     if facts.size(shape.rows) <= GROUP_ROWS:
         blocks = 0
-    for tiling in tilings(unit, widest, blocks, loop[1], masked=shape.masked):
-        plan = fitted(unit, tiling, lambda n: _rows(facts, shape, n), loop, columns, inner, device)
+    ways = tilings(unit, widest, blocks, loop[1], masked=shape.masked)
+    for tiling in pair_tilings(unit, blocks) if shape.pairs else ways:
+        plan = fitted(
+            unit,
+            tiling,
+            lambda n: _rows(facts, shape, n),
+            loop,
+            columns,
+            inner,
+            device,
+            arrays=max(1, shape.pairs),
+        )
         if plan is not None:
             yield plan
 
 
-def _shape(facts: Facts, stored: tuple[DType, ...]) -> Shape | None:
+def _shape(facts: Facts, stored: tuple[DType, ...], paired: Sequence[Pairing] = ()) -> Shape | None:
     if len(facts.nest.sweeps) != 1 or len(facts.swept) != 1 or not facts.used_inner:
         return None
     (loop,) = facts.swept
-    pairs = product_pairs(facts)
+    products = product_pairs(facts)
     copied = [
         side.type.axes
-        for pair in pairs
+        for pair in products
         for side in pair
         if isinstance(side, Load)
         and loop in side.type.axes
         and _stores(facts.program, side, stored)
+    ]
+    if products and not copied:
+        return None
+    copied += [
+        load.type.axes
+        for pairing in paired
+        for _, load in pairing.elements
+        if loop in load.type.axes and _stores(facts.program, load, (F32, F16, BF16))
     ]
     shared = frozenset[str]().union(*copied)
     rows = tuple(a for a in facts.nest.base if copied and a not in shared)
@@ -205,24 +227,34 @@ def _shape(facts: Facts, stored: tuple[DType, ...]) -> Shape | None:
         for sweep in facts.nest.sweeps
         for step in sweep.update
     )
-    return Shape(rows, loop, inner, columns, masked)
+    arrays = (len(side) for pairing in paired for side in (pairing.lefts, pairing.rights))
+    return Shape(rows, loop, inner, columns, masked, max(arrays, default=0))
 
 
 def product_pairs(facts: Facts) -> list[tuple[Expr, Expr]]:
     """Return the operands of every product of a nest."""
-
-    def pointwise(name: str) -> Expr | None:
-        definition = facts.definitions.get(name)
-        value = None if definition is None else definition.value
-        return None if isinstance(value, Reduce) else value
-
     found = []
     for sweep in (*facts.nest.sweeps, *facts.used_inner):
         for step in sweep.update:
             if isinstance(step, Partial) and step.op == "sum":
-                pair = split_product(step, sweep, facts.program, pointwise)
+                pair = split_product(step, sweep, facts.program, facts.pointwise)
                 if pair is not None:
                     found.append((pair.left, pair.right))
+    return found
+
+
+def pairings(facts: Facts) -> list[Pairing]:
+    """Return the reductions over pairs inside a nest's sweeps, products aside."""
+    found = []
+    for sweep in facts.used_inner:
+        for step in sweep.update:
+            if not isinstance(step, Partial):
+                continue
+            if step.op == "sum" and split_product(step, sweep, facts.program, facts.pointwise):
+                continue
+            pairing = pairing_of(step, sweep, facts.pointwise)
+            if pairing is not None:
+                found.append(pairing)
     return found
 
 

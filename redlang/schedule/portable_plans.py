@@ -86,6 +86,20 @@ def tilings(
     yield Tiling(16, 4, 32, 2, 1)
 
 
+def pair_tilings(unit: MatrixUnitName, blocks: int) -> Iterator[Tiling]:
+    """Yield ways to tile reductions over pairs; arguments as `tilings`.
+
+    A warp holds 32 rows even where there are few: elements that are read then serve more pairs, and
+    a loop that is cut into segments fills the device as well.
+    """
+    if unit == "fma" and blocks > 1:
+        yield Tiling(32, 8, 64, 2, 1)
+    for warps in (4, 2):
+        yield Tiling(32, warps, 64, 2, 2)
+    yield Tiling(32, 2, 32, 2, 2)
+    yield Tiling(16, 4, 32, 2, 1)
+
+
 def fitted(
     unit: MatrixUnitName,
     tiling: Tiling,
@@ -94,6 +108,8 @@ def fitted(
     columns: Mapping[str, int],
     inner: Mapping[str, int],
     device: Device,
+    *,
+    arrays: int = 1,
 ) -> MatrixPlan | None:
     """Return the plan of a tiling with as many columns as there is room for, if there is.
 
@@ -105,6 +121,7 @@ def fitted(
         columns: Extents of the accumulators' columns.
         inner: Extents of what is contracted inside the loop.
         device: What it runs on.
+        arrays: Arrays of a side, at most, that are contracted inside the loop.
     """
     size = 2 if unit == "mma" else 4
     step = WIDE_LINE if unit == "fma" else STEP
@@ -130,7 +147,7 @@ def fitted(
     most = int(room / (each * (1.0 if unit == "fma" else 1.25))) // least * least
     name, length = loop
     width = min(tiling.columns, most, _padded(length, least))
-    lines = sum(_line(whole[a], size, unit) for a in inner)
+    lines = sum(_line(whole[a], size, unit) for a in inner) * arrays
     outer = sum(_line(n, size, unit) for n in wide.values())
     limit = device.sm.shared_bytes // tiling.min_blocks - SHARED_RESERVED - 1024
     limit = min(limit, device.sm.shared_bytes_per_block - 1024)

@@ -14,7 +14,7 @@ from math import prod
 
 from redlang.ir.incremental import Partial, Sweep
 from redlang.ir.loops import GridAxis
-from redlang.ir.program import ArrayParam, Expr, Load, Program, Reduce
+from redlang.ir.program import ArrayParam, Expr, Load, Program
 from redlang.ir.types import BF16, F16, DType
 from redlang.schedule.contract import split_product
 from redlang.schedule.device import Device
@@ -112,18 +112,12 @@ def product_shape(facts: Facts, stored: tuple[DType, ...] = SHORT) -> Shape | No
     return Shape(ordered, column, loops, len(lefts), len(rights), products, computed)
 
 
-def _pointwise(facts: Facts, name: str) -> Expr | None:
-    definition = facts.definitions.get(name)
-    value = None if definition is None else definition.value
-    return None if isinstance(value, Reduce) else value
-
-
 def _sums(facts: Facts, sweep: Sweep) -> Iterator[tuple[Partial, tuple[Expr, Expr] | None]]:
     for step in sweep.update:
         if isinstance(step, Partial):
             pair = None
             if step.op == "sum" and step.condition is None:
-                found = split_product(step, sweep, facts.program, lambda n: _pointwise(facts, n))
+                found = split_product(step, sweep, facts.program, facts.pointwise)
                 pair = None if found is None else (found.left, found.right)
             yield step, pair
 

@@ -44,6 +44,7 @@ from redlang.targets.ptx.inline import (
     unpack,
 )
 from redlang.targets.ptx.mma import WarpProduct, held_rows, warp_operand, warp_product
+from redlang.targets.ptx.pairs import Pairs, pairs
 from redlang.targets.ptx.plain import PlainProduct, plain_operand, plain_product
 from redlang.targets.ptx.shared import base
 from redlang.targets.ptx.tma import (
@@ -193,6 +194,7 @@ power_of_two = define_generic("power_of_two", 1, _weight)
 
 __all__ = [
     "Fragment",
+    "Pairs",
     "PlainProduct",
     "Product",
     "SharedTile",
@@ -225,6 +227,7 @@ __all__ = [
     "noted",
     "opaque",
     "operand",
+    "pairs",
     "piece_source",
     "pieces_arrived",
     "pieces_commit",

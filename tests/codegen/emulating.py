@@ -23,7 +23,8 @@ from redlang.ir import numerics
 from redlang.ir.types import DTYPES
 from redlang.schedule import fragments
 from redlang.targets.ptx import access as shapes
-from redlang.targets.ptx import checks, mma, plain
+from redlang.targets.ptx import checks, mma, pairs, plain
+from tests.cubin.words import Keys
 
 LANES = 32
 PERSISTENT = 2
@@ -459,6 +460,37 @@ class Machine:
 
         return multiply
 
+    def pairs(self, step, shape):
+        sides = (*shape.lefts, *shape.rights)
+        rows, columns = np.empty((2, shape.halves * shape.each, LANES), np.int64)
+        lane = np.arange(LANES)
+        for half, column in itertools.product(range(shape.halves), range(shape.each)):
+            group, place = divmod(column, shape.neighbours)
+            along = (group * shape.lanes + lane % shape.lanes) * shape.neighbours + place
+            index = half * shape.each + column if shape.rows_first else column * shape.halves + half
+            rows[index] = half * (LANES // shape.lanes) + lane // shape.lanes
+            columns[index] = along
+
+        def reduce(*given):
+            starts, (_, length), shared = (
+                [int(np.asarray(x).flat[0]) for x in given[: len(sides)]],
+                given[len(sides) : len(sides) + 2],
+                given[len(sides) + 2 :],
+            )
+            length = int(np.asarray(length).flat[0])
+            assert not shape.whole or length % 8 == 0
+            found = np.full(rows.shape, shape.initial, np.float32)
+            for k in range(length):
+                elements = []
+                for number, ((dtype, tile), start) in enumerate(zip(sides, starts, strict=True)):
+                    lines = rows if number < len(shape.lefts) else columns
+                    line = [self.element(tile, start, i, k, dtype) for i in range(1 + lines.max())]
+                    elements.append(np.array(line)[lines])
+                found = step(found, *elements, *shared)
+            return tuple(Lanes(part) for part in np.asarray(found))
+
+        return reduce
+
     def plain_operand(self, columns, tile, *, rows_first=True, halves=8):
         each = columns // 8
 
@@ -592,7 +624,7 @@ def typed(code, value):
     return Lanes(np.asarray(value).astype(KINDS[code]))
 
 
-class Tiles:
+class Tiles(Keys):
     """`redlang.targets.tiles` and `matrices`, as far as matrix kernels call them."""
 
     def __init__(self, machine):
@@ -614,6 +646,7 @@ class Tiles:
         self.pieces_commit, self.pieces_arrived = machine.pieces_commit, machine.pieces_arrived
         self.warp_product, self.warp_operand = machine.warp_product, machine.warp_operand
         self.plain_product, self.plain_operand = machine.plain_product, machine.plain_operand
+        self.pairs, self.Pairs = machine.pairs, pairs.Pairs
         self.WarpProduct, self.PlainProduct = mma.WarpProduct, plain.PlainProduct
         self.Fragment = checks.Fragment
 

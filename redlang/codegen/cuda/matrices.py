@@ -73,7 +73,7 @@ class Emitter(UnitRanges):
         self.loops = [s for s in self.kernel.body if isinstance(s, Loop)]
         self.works = {id(loop): self.roles.loop(loop) for loop in self.loops}
         self.queue: Queue | None = None
-        if not any(work.products for work in self.works.values()):
+        if not any(work.products or work.paired for work in self.works.values()):
             raise unsuited("there are no products")
 
     def run(self) -> MatrixText:
@@ -308,14 +308,9 @@ def _compares_elements(kernel: Kernel) -> bool:
 
 
 def operands_of(works: Iterable[LoopWork]) -> Iterator[Operand]:
-    """Yield the copied operands of loops' products."""
+    """Yield the copied operands of loops."""
     for work in works:
-        for product in work.products:
-            if product.left is not None:
-                yield product.left
-            yield product.right
-        for fetch in work.fetches:
-            yield fetch.operand
+        yield from work.operands
 
 
 def _with_conditions(kernel: Kernel) -> Kernel:

@@ -25,6 +25,7 @@ from redlang.codegen.cuda.matrix_fills import (
     finite_states,
     kind_of,
 )
+from redlang.codegen.cuda.matrix_pairs import Paired
 from redlang.codegen.cuda.matrix_roles import LoopWork, Multiply
 from redlang.codegen.cuda.matrix_shares import (
     first_values,
@@ -264,6 +265,7 @@ class Consumer(MatrixElements):
             return statement.axis in expr.type.axes
 
         sources = [p.contract.name for p in work.heads if varies_type(p.contract, statement.axis)]
+        sources += [pairs.name for pairs in work.paired if varies_type(pairs, statement.axis)]
         sources += [fetch.name for fetch in work.fetches]
         made = {element.name for element in elements if isinstance(element, Compute)}
         names = [name for name in first if name in made]
@@ -313,6 +315,6 @@ def _around(
     return before, after
 
 
-def varies_type(contract: Contract, axis: str) -> bool:
-    """Say whether a product's result has the loop's axis."""
-    return axis in contract.type.axes
+def varies_type(made: Contract | Paired, axis: str) -> bool:
+    """Say whether a result has the loop's axis."""
+    return axis in made.type.axes

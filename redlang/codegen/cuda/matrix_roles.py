@@ -4,14 +4,17 @@ A product's left operand holds the rows of the block. Operands that are parts of
 copied into shared memory by the producer; a left operand that is computed goes through registers.
 In a loop body, products whose operands are all copied come first (`heads`). Products of computed
 operands are deferred (`tails`): their tensor-core work overlaps the next tile's element work.
+Reductions over pairs that are no products (`paired`) are made of arrays as they are, by a warp's
+plain arithmetic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from redlang.codegen.cuda.kernel_text import Classes
+from redlang.codegen.cuda.matrix_pairs import Paired, paired
 from redlang.codegen.cuda.matrix_ranges import fits
 from redlang.codegen.cuda.matrix_text import TensorMap, UnsuitedError, unsuited
 from redlang.ir import walk
@@ -47,6 +50,8 @@ STORED: dict[MatrixUnitName, tuple[DType, ...]] = {
     "fma": (F32,),
 }
 """What the operands of each unit's products hold."""
+PAIRED = (F16, BF16, F32)
+"""What the operands of reductions over pairs hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +125,26 @@ class LoopWork:
         elements: What is computed element by element.
         tails: Products of computed operands, and what moves their accumulators before.
         fetches: What elements are computed from.
+        paired: Reductions over pairs, which come first too.
     """
 
     heads: tuple[Multiply, ...]
     elements: tuple[Statement, ...]
     tails: tuple[Multiply | Statement, ...]
     fetches: tuple[Fetch, ...] = ()
+    paired: tuple[Paired, ...] = ()
+
+    @property
+    def operands(self) -> Iterator[Operand]:
+        """Yield all copied operands, each time that one is read."""
+        for product in self.products:
+            if product.left is not None:
+                yield product.left
+            yield product.right
+        for pairs in self.paired:
+            yield from (*pairs.lefts, *pairs.rights)
+        for fetch in self.fetches:
+            yield fetch.operand
 
     @property
     def products(self) -> tuple[Multiply, ...]:
@@ -165,6 +184,7 @@ class Roles:
             for s in body
             if isinstance(s, Contract) and self._is_copied(s)
         ]
+        body, pairs = self._paired(body, loop.axis)
         first = {h.contract.name for h in heads}
         rest = [s for s in body if not (isinstance(s, Contract) and s.name in first)]
         late = [s for s in rest if isinstance(s, Contract)]
@@ -191,8 +211,26 @@ class Roles:
                 raise unsuited("a reduction at every element that is no product")
             else:
                 elements.append(statement)
-        work = LoopWork(tuple(heads), tuple(elements), tuple(tails))
+        work = LoopWork(tuple(heads), tuple(elements), tuple(tails), paired=pairs)
         return self._fetching(work, loop.axis) if self.plan.fetched else work
+
+    def _paired(
+        self, body: Sequence[Statement], loop: str
+    ) -> tuple[tuple[Statement, ...], tuple[Paired, ...]]:
+        """Return a loop's body without its reductions over pairs, and those."""
+        if self.tensor_copies:
+            return tuple(body), ()
+
+        def operand(load: Load, over: str, column: str | None) -> Operand:
+            return self.operand(load, over, column, loop, PAIRED)
+
+        values = {s.name: s.value for s in body if isinstance(s, Compute)}
+        found = [paired(s, self.plan, values.get, operand) for s in body if isinstance(s, Fold)]
+        pairs = tuple(made for made in found if made is not None)
+        folds = [made.fold for made in pairs]
+        # What they alone read has been written out in them.
+        left = tuple(s for s in body if s not in folds)
+        return without_unread(self.kernel, left) if pairs else left, pairs
 
     def _is_pairwise(self, fold: Fold, loop: str) -> bool:
         """Say whether a reduction's results have rows and the loop's axis, as products have."""
@@ -277,11 +315,27 @@ class Roles:
                 raise unsuited("operands of two types")
         return Multiply(contract, rows, left, right, column, over, dtype.name)
 
-    def operand(self, expr: Expr, over: str, column: str | None, loop: str | None) -> Operand:
-        """Return how a part of an array is copied; `column` is None for the rows' side."""
+    def operand(
+        self,
+        expr: Expr,
+        over: str,
+        column: str | None,
+        loop: str | None,
+        stored: Sequence[DType] | None = None,
+    ) -> Operand:
+        """Return how a part of an array is copied.
+
+        Args:
+            expr: The part.
+            over: The contracted axis.
+            column: The axis of columns; None for the rows' side.
+            loop: The axis of the loop that it is in.
+            stored: Types that the array may have; those of the unit's products if not given.
+        """
+        stored = stored or STORED[self.plan.unit]
         array = self._plain_array(expr)
         axes = array.axes
-        if array.dtype not in STORED[self.plan.unit]:
+        if array.dtype not in stored:
             raise unsuited(f"{array.name} holds {array.dtype}")
         known = self.classes.arrays[array.name]
         inner = [a for a in axes if known.strides.get(a) == 1]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from redlang.codegen.cuda.matrix_pairs import Paired
 from redlang.codegen.cuda.matrix_roles import LoopWork, Multiply
 from redlang.codegen.cuda.matrix_weights import Power
 from redlang.ir import walk
@@ -17,6 +18,7 @@ from redlang.ir.loops import Commit, Statement
 from redlang.schedule import tidy
 
 Element = Statement | Power
+Item = Multiply | Paired | Element
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +38,14 @@ def strands(work: LoopWork, elements: Sequence[Element]) -> tuple[Strand, ...]:
         work: The loop's products.
         elements: Its element work as it is written.
     """
-    items: list[Multiply | Element] = [*work.heads, *_single(elements), *work.tails]
+    items: list[Item] = [*work.heads, *work.paired, *_single(elements), *work.tails]
     written = frozenset[str]().union(*map(_writes, items))
     names = [(_reads(item) | _writes(item)) & written for item in items]
     groups: list[frozenset[str]] = []
     for own in names:
         joined = own.union(*(group for group in groups if group & own))
         groups = [group for group in groups if not group & own] + [joined]
-    multiplied = frozenset[str]().union(*map(_writes, work.products))
+    multiplied = frozenset[str]().union(*map(_writes, (*work.products, *work.paired)))
     parts = [group for group in groups if group & multiplied]
     if len(parts) < 2 or work.fetches:
         return (Strand(work, tuple(elements)),)
@@ -60,13 +62,15 @@ def _part(
 ) -> Strand:
     others = frozenset[str]().union(*parts) - group
 
-    def belongs(item: Multiply | Element) -> bool:
+    def belongs(item: Item) -> bool:
         names = _reads(item) | _writes(item)
         return bool(names & group) or (group is parts[0] and not names & others)
 
     heads, tails = filter(belongs, work.heads), filter(belongs, work.tails)
+    pairs = tuple(filter(belongs, work.paired))
     return Strand(
-        LoopWork(tuple(heads), (), tuple(tails)), tuple(filter(belongs, _single(elements)))
+        LoopWork(tuple(heads), (), tuple(tails), paired=pairs),
+        tuple(filter(belongs, _single(elements))),
     )
 
 
@@ -79,21 +83,23 @@ def _single(elements: Sequence[Element]) -> Iterator[Element]:
             yield element
 
 
-def _reads(item: Multiply | Element) -> frozenset[str]:
+def _reads(item: Item) -> frozenset[str]:
     match item:
         case Multiply():
             return tidy.reads(item.contract)
+        case Paired():
+            return frozenset()
         case Power():
             return walk.refs(item.exponent)
         case _:
             return tidy.reads(item)
 
 
-def _writes(item: Multiply | Element) -> frozenset[str]:
+def _writes(item: Item) -> frozenset[str]:
     match item:
         case Multiply():
             return tidy.writes(item.contract)
-        case Power():
+        case Power() | Paired():
             return frozenset({item.name})
         case _:
             return tidy.writes(item)

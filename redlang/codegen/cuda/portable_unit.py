@@ -19,6 +19,7 @@ from redlang.codegen.cuda.matrix_memory import Ring
 from redlang.codegen.cuda.matrix_roles import LoopWork, Multiply, Operand
 from redlang.codegen.cuda.matrix_text import tile_text, unsuited
 from redlang.codegen.cuda.portable_copies import copy_line, next_source, source_line
+from redlang.codegen.cuda.portable_pairs import reduce_pairs
 from redlang.ir.loops import Kernel, Loop, Loops
 from redlang.ir.types import F32, Type
 from redlang.schedule.fragments import STEP, SharedTile
@@ -59,7 +60,7 @@ class PortableUnit(Consumer):
         written = self._written(strands)
         frame.line(f"{first} = {start}")
         frame.line("stage = i32(0)")
-        for operand in self.looped(work.products):
+        for operand in self._copied(work):
             ring = self.shared.rings[operand]
             frame.line(source_line(frame, ring, self._source(operand), first))
         for ahead in range(stages - 1):
@@ -92,6 +93,8 @@ class PortableUnit(Consumer):
         self.current = strand
         for product in strand.work.heads:
             self.issue(product)
+        for pairs in strand.work.paired:
+            reduce_pairs(self, pairs)
         self.elements(strand)
         for tail in strand.work.tails:
             if isinstance(tail, Multiply):
@@ -102,6 +105,10 @@ class PortableUnit(Consumer):
             else:
                 self.statement(tail)
         self.current = None
+
+    def _copied(self, work: LoopWork) -> list[Operand]:
+        """Return the operands that are copied for each tile of a loop."""
+        return [operand for operand in dict.fromkeys(work.operands) if operand.loop is not None]
 
     def _hold_rows(self, work: LoopWork) -> None:
         """Load this warp's rows of operands of the whole unit, where the plan keeps them."""
@@ -119,7 +126,7 @@ class PortableUnit(Consumer):
             text = f"{tile_text(operand.tile)}, {contracted}, {self.matrix.halves}"
             make = frame.module.declare("held_rows", f"w.held_rows({text})")
             self.held[operand] = frame.module.names.fresh(f"{operand.name}_rows")
-            given = ", ".join([*self._left(operand), "lane"])
+            given = ", ".join([*self.left_place(operand), "lane"])
             frame.line(f"{self.held[operand]} = {make}({given})")
 
     def _is_held(self, product: Multiply) -> bool:
@@ -131,7 +138,7 @@ class PortableUnit(Consumer):
     def _start_copies(self, loop: Loop, first: str, stop: str, ahead: int, slot: str) -> None:
         frame = self.frame
         lines: list[str] = []
-        for operand in self.looped(self.works[id(loop)].products):
+        for operand in self._copied(self.works[id(loop)]):
             ring, source = self.shared.rings[operand], self._source(operand)
             place = _slot(ring, slot)
             lines.append(copy_line(frame, ring, self.matrix, place, source, "ahead"))
@@ -158,7 +165,7 @@ class PortableUnit(Consumer):
             make = frame.module.declare("cleaned", text)
             found = self._found(operand)
             frame.line(f"{found} = i32(0)")
-            place = self._place(operand)
+            place = self.place(operand)
             self.block(f"if not {whole}:", [f"{found} = w.any_thread({make}({place}, thread))"])
 
     def _found(self, operand: Operand) -> str:
@@ -201,7 +208,7 @@ class PortableUnit(Consumer):
             given.append(self.held[product.left])
         elif product.left is not None:
             parts.append(f"left={tile_text(product.left.tile)}")
-            given += self._left(product.left)
+            given += self.left_place(product.left)
         elif plain:
             parts.append(f"left={tile_text(scratch_tile(self.matrix, product))}")
             given += ["scratch"]
@@ -210,7 +217,7 @@ class PortableUnit(Consumer):
         if not self.rows_first(product.column):
             parts.append("rows_first=False")
         parts.append(f"halves={self.matrix.halves}")
-        given += [f"w.opaque({self._place(product.right)})", "lane"]
+        given += [f"w.opaque({self.place(product.right)})", "lane"]
         kind = ("Plain", "plain") if plain else ("Warp", "warp")
         text = f"w.{kind[1]}_product(w.{kind[0]}Product({', '.join(parts)}))"
         make = frame.module.declare("product", text)
@@ -220,10 +227,10 @@ class PortableUnit(Consumer):
         axes = frame.tile_axes(contract.type.axes)
         frame.define(contract.name, Value(variable, axes, "f32"))
 
-    def _left(self, operand: Operand) -> list[str]:
+    def left_place(self, operand: Operand) -> list[str]:
         """Return text of where this warp's rows of a copied operand begin."""
         tile, rows = operand.tile, self.matrix.warp_rows
-        start = self._place(operand)
+        start = self.place(operand)
         if tile.contracted:
             found = [f"w.opaque({start} + warp * {rows * tile.span})"]
             return found if self.matrix.unit == "fma" else [*found, "u32(0)"]
@@ -233,7 +240,8 @@ class PortableUnit(Consumer):
         block = f"warp * {rows} // {width} * {tile.block_bytes}"
         return [f"w.opaque({start} + {block})", f"u32(warp * {rows} % {width} * {tile.size})"]
 
-    def _place(self, operand: Operand) -> str:
+    def place(self, operand: Operand) -> str:
+        """Return text of the address of an operand's current tile."""
         return _slot(self.shared.rings[operand], "stage")
 
     def pack(self, product: Multiply) -> None:
