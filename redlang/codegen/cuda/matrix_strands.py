@@ -45,7 +45,8 @@ def strands(work: LoopWork, elements: Sequence[Element]) -> tuple[Strand, ...]:
     for own in names:
         joined = own.union(*(group for group in groups if group & own))
         groups = [group for group in groups if not group & own] + [joined]
-    multiplied = frozenset[str]().union(*map(_writes, (*work.products, *work.paired)))
+    made: tuple[Item, ...] = (*work.products, *work.paired)
+    multiplied = frozenset[str]().union(*map(_writes, made))
     parts = [group for group in groups if group & multiplied]
     if len(parts) < 2 or work.fetches:
         return (Strand(work, tuple(elements)),)
