@@ -72,7 +72,7 @@ def _estimate(part: Part, facts: Facts, device: Device) -> Estimate:
 def _with_pairs(facts: Facts) -> Work:
     """Return the work on elements, with pairs as their instructions have it."""
     work = facts.element_work
-    for pairing in pairings(facts):
+    for pairing in pairings(facts, (*facts.nest.sweeps, *facts.used_inner)):
         own, count = facts.operations(pairing.value), facts.size(pairing.axes)
         joins = 0 if pairing.op == "sum" else count
         work = replace(

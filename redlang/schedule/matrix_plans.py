@@ -14,10 +14,10 @@ make it, and where loops end early.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from redlang.ir.incremental import Partial
+from redlang.ir.incremental import Partial, Sweep
 from redlang.ir.loops import GridAxis
 from redlang.ir.program import ArrayParam, Expr, Load, Program
 from redlang.ir.types import BF16, F16, F32, DType
@@ -29,7 +29,7 @@ from redlang.schedule.fragments import GROUP_ROWS, STEP
 from redlang.schedule.matrices import MatrixPlan, MatrixUnitName
 from redlang.schedule.matrix_segments import segment_count
 from redlang.schedule.nests import Nest
-from redlang.schedule.pairings import Pairing, pairing_of
+from redlang.schedule.pairings import PAIRED, Pairing, pairing_of
 from redlang.schedule.parts import Candidate, Part
 from redlang.schedule.plan import NestPlan
 from redlang.schedule.portable_plans import fitted, pair_tilings, tilings
@@ -108,7 +108,7 @@ def matrix_candidates(
     if found:
         return found
     unit: MatrixUnitName = "tf32" if options.contract == "tf32" else "fma"
-    pairs = pairings(facts)
+    pairs = pairings(facts, facts.used_inner)
     shape = _shape(facts, (F32,), pairs)
     if shape is None and options.contract != "f32":
         shape = _shape(facts, (F16, BF16), pairs)
@@ -135,19 +135,22 @@ def _plain_products(
 ) -> list[Candidate]:
     """Return plans of a nest that is products of its own, not inside of a sweep."""
     plans: list[MatrixPlan] = []
-    shape = product_shape(facts) if options.contract != "f32" else None
+    short = options.contract != "f32"
+    shape = product_shape(facts) if short else None
     if shape is not None:
         plans += product_plans(facts, shape, device) if groups else ()
         # Arrays that no tensor copy takes still have these.
         plans += portable_product_plans(facts, shape, device, "mma")
-    else:
-        shape = product_shape(facts, (F32,))
+        return [_product(facts, shape, plan, device) for plan in plans]
+    unit: MatrixUnitName = "tf32" if options.contract == "tf32" else "fma"
+    ways: list[tuple[MatrixUnitName, tuple[DType, ...], bool]]
+    ways = [(unit, (F32,), False), ("fma", (F32,), True), ("mma", (F16, BF16), True)]
+    for unit, stored, paired in ways if short else ways[:2]:
+        shape = product_shape(facts, stored, paired=paired)
         if shape is not None:
-            unit: MatrixUnitName = "tf32" if options.contract == "tf32" else "fma"
             plans += portable_product_plans(facts, shape, device, unit)
-    if shape is None:
-        return []
-    return [_product(facts, shape, plan, device) for plan in plans]
+            return [_product(facts, shape, plan, device) for plan in plans]
+    return []
 
 
 def _product(facts: Facts, shape: Products, plan: MatrixPlan, device: Device) -> Candidate:
@@ -214,7 +217,7 @@ def _shape(facts: Facts, stored: tuple[DType, ...], paired: Sequence[Pairing] = 
         load.type.axes
         for pairing in paired
         for _, load in pairing.elements
-        if loop in load.type.axes and _stores(facts.program, load, (F32, F16, BF16))
+        if loop in load.type.axes and _stores(facts.program, load, PAIRED)
     ]
     shared = frozenset[str]().union(*copied)
     rows = tuple(a for a in facts.nest.base if copied and a not in shared)
@@ -243,10 +246,10 @@ def product_pairs(facts: Facts) -> list[tuple[Expr, Expr]]:
     return found
 
 
-def pairings(facts: Facts) -> list[Pairing]:
-    """Return the reductions over pairs inside a nest's sweeps, products aside."""
+def pairings(facts: Facts, sweeps: Iterable[Sweep]) -> list[Pairing]:
+    """Return the reductions over pairs of some of a nest's sweeps, products aside."""
     found = []
-    for sweep in facts.used_inner:
+    for sweep in sweeps:
         for step in sweep.update:
             if not isinstance(step, Partial):
                 continue

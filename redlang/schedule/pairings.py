@@ -16,11 +16,13 @@ from math import inf
 from redlang.ir import walk
 from redlang.ir.incremental import Each, Let, Partial, Sweep
 from redlang.ir.program import Apply, Expr, Index, Literal, Load, Ref
-from redlang.ir.types import F32, Type
+from redlang.ir.types import BF16, F16, F32, Type
 from redlang.schedule.contract import Lookup
 
 NEUTRAL = {"sum": 0.0, "max": -inf, "min": inf}
 """What a pair is that takes no part."""
+PAIRED = (F16, BF16, F32)
+"""What arrays hold of which pairs are taken."""
 ELEMENT = "element"
 """What the names of elements begin with."""
 _COSTLY = {"exp": 6, "exp2": 4, "log": 8, "log2": 8, "sqrt": 6, "rsqrt": 4, "div": 8, "tanh": 12}

@@ -8,7 +8,7 @@ through registers; else rows and columns are such that neighbours in the result 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -22,6 +22,7 @@ from redlang.schedule.facts import Facts, power_above
 from redlang.schedule.fragments import GROUP_ROWS, STEP
 from redlang.schedule.matrices import MatrixPlan, MatrixUnitName
 from redlang.schedule.matrix_segments import work_of
+from redlang.schedule.pairings import PAIRED, pairing_of
 from redlang.schedule.plan import NestPlan
 
 LINE = 64
@@ -46,6 +47,8 @@ L2_BYTES = 36.0
 PRODUCTS = 1600.0
 """Multiply-adds of an SM in a clock, as reached."""
 CLOCKS_PER_US = 1700.0
+LONGEST = 1 << 13
+"""Elements that are summed up tile by tile at most: the error of a longer sum shows."""
 FASTEST_US = 0.15
 """A tile of the contracted axis, however small."""
 
@@ -62,6 +65,7 @@ class Shape:
         rights: Operands with columns.
         products: Products, each with accumulators of its own.
         computed: Whether a side with rows is computed.
+        instructions: Of pairs that are no products, for each element of the loop.
     """
 
     rows: tuple[str, ...]
@@ -71,30 +75,42 @@ class Shape:
     rights: int
     products: int
     computed: bool
+    instructions: int = 0
 
 
-def product_shape(facts: Facts, stored: tuple[DType, ...] = SHORT) -> Shape | None:
-    """Return the shape of a nest's products of arrays stored as such; None if it has others."""
+def product_shape(
+    facts: Facts, stored: tuple[DType, ...] = SHORT, *, paired: bool = False
+) -> Shape | None:
+    """Return the shape of a nest's products; None if it has others.
+
+    Args:
+        facts: Of the nest.
+        stored: What the arrays of its products hold.
+        paired: Whether reductions over pairs may be among them, whatever their arrays hold.
+    """
     nest = facts.nest
     if not nest.sweeps or facts.used_inner or facts.mapped or facts.slots:
         return None
     if any(len(sweep.axes) != 1 for sweep in nest.sweeps):
         return None
     rows, columns = set[str](), set[str]()
-    lefts, rights, products = set[Expr](), set[Expr](), 0
+    lefts, rights, products, instructions = set[Expr](), set[Expr](), 0, 0
     for sweep in nest.sweeps:
-        pairs = _pairs(facts, sweep)
-        if not pairs:
+        found = [made for _, made in _made(facts, sweep, paired=paired) if made is not None]
+        if not found:
             return None
-        for pair in pairs:
-            left, right = _ordered(facts, pair, stored)
-            lefts.add(left)
-            rights.add(right)
-            products += 1
-            if not _is_part(facts.program, right, stored):
+        for made in found:
+            left, right = _ordered(facts, made.sides, made.stored or stored)
+            lefts.update(left)
+            rights.update(right)
+            if made.instructions and facts.extent(sweep.axes[0]) > LONGEST:
                 return None
-            own = set(left.type.axes) - set(right.type.axes)
-            other = set(right.type.axes) - set(left.type.axes)
+            # Pairs are joined to what there is in registers of their own.
+            products += 2 if made.instructions else 1
+            instructions += made.instructions
+            if not all(_is_part(facts.program, side, made.stored or stored) for side in right):
+                return None
+            own, other = _axes(left) - _axes(right), _axes(right) - _axes(left)
             # Batches are on both sides, and neither rows nor columns.
             if (own & columns) or (other & rows):
                 return None
@@ -102,36 +118,61 @@ def product_shape(facts: Facts, stored: tuple[DType, ...] = SHORT) -> Shape | No
             columns |= other
     if not rows or not columns or not set(facts.extra) <= rows | columns:
         return None
-    if any(set(axes) & columns for sweep in nest.sweeps for axes in _folded(facts, sweep)):
+    folded = (axes for sweep in nest.sweeps for axes in _folded(facts, sweep, paired=paired))
+    if any(set(axes) & columns for axes in folded):
         return None
     order = facts.program.ordered(frozenset(columns))
     column = max(order, key=lambda a: (min(facts.extent(a), LINE), order.index(a)))
     loops = tuple(sweep.axes[0] for sweep in nest.sweeps)
     ordered = tuple(facts.program.ordered(frozenset(rows)))
-    computed = not all(_is_part(facts.program, left, stored) for left in lefts)
-    return Shape(ordered, column, loops, len(lefts), len(rights), products, computed)
+    parts = (*stored, *PAIRED) if paired else stored
+    computed = not all(_is_part(facts.program, left, parts) for left in lefts)
+    return Shape(ordered, column, loops, len(lefts), len(rights), products, computed, instructions)
 
 
-def _sums(facts: Facts, sweep: Sweep) -> Iterator[tuple[Partial, tuple[Expr, Expr] | None]]:
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A product or a reduction over pairs.
+
+    Attributes:
+        sides: What it is made of.
+        stored: What its arrays may hold; nothing if that is the unit's affair.
+        instructions: What a pair takes; 0 for a product.
+    """
+
+    sides: tuple[tuple[Expr, ...], tuple[Expr, ...]]
+    stored: tuple[DType, ...] = ()
+    instructions: int = 0
+
+
+def _made(facts: Facts, sweep: Sweep, *, paired: bool) -> Iterator[tuple[Partial, _Made | None]]:
+    """Yield the reductions of a sweep, and what they are as products or over pairs."""
     for step in sweep.update:
-        if isinstance(step, Partial):
-            pair = None
-            if step.op == "sum" and step.condition is None:
-                found = split_product(step, sweep, facts.program, facts.pointwise)
-                pair = None if found is None else (found.left, found.right)
-            yield step, pair
+        if not isinstance(step, Partial):
+            continue
+        product = None
+        if step.op == "sum" and step.condition is None:
+            product = split_product(step, sweep, facts.program, facts.pointwise)
+        if product is not None:
+            yield step, _Made(((product.left,), (product.right,)))
+            continue
+        pairing = pairing_of(step, sweep, facts.pointwise) if paired else None
+        if pairing is None:
+            yield step, None
+        else:
+            yield step, _Made((pairing.lefts, pairing.rights), PAIRED, pairing.instructions)
 
 
-def _pairs(facts: Facts, sweep: Sweep) -> list[tuple[Expr, Expr]]:
-    return [pair for _, pair in _sums(facts, sweep) if pair is not None]
+def _axes(side: Iterable[Expr]) -> frozenset[str]:
+    return frozenset(axis for expr in side for axis in expr.type.axes)
 
 
-def _folded(facts: Facts, sweep: Sweep) -> list[tuple[str, ...]]:
+def _folded(facts: Facts, sweep: Sweep, *, paired: bool) -> list[tuple[str, ...]]:
     """Return the axes of what is folded beside products."""
     return [
         axes
-        for step, pair in _sums(facts, sweep)
-        if pair is None
+        for step, made in _made(facts, sweep, paired=paired)
+        if made is None
         for axes in (
             *(value.type.axes for value in step.values),
             *(() if step.condition is None else (step.condition.type.axes,)),
@@ -139,15 +180,19 @@ def _folded(facts: Facts, sweep: Sweep) -> list[tuple[str, ...]]:
     ]
 
 
-def _ordered(facts: Facts, pair: tuple[Expr, Expr], stored: tuple[DType, ...]) -> tuple[Expr, Expr]:
+def _ordered(
+    facts: Facts,
+    sides: tuple[tuple[Expr, ...], tuple[Expr, ...]],
+    stored: tuple[DType, ...],
+) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
     """Return a product's sides, that of the rows first."""
-    first, second = pair
-    short = [_is_part(facts.program, side, stored) for side in pair]
+    first, second = sides
+    short = [_is_part(facts.program, side[0], stored) for side in sides]
     if short[0] != short[1]:
         return (second, first) if short[0] else (first, second)
     results = [facts.program.results[n].axes for n in facts.nest.results]
     last = {axes[-1] for axes in results if axes}
-    own = set(first.type.axes) - set(second.type.axes)
+    own = _axes(first) - _axes(second)
     return (second, first) if own & last else (first, second)
 
 
@@ -265,7 +310,9 @@ def portable_product_plans(
         room = device.sm.shared_bytes // 2 - BARRIER_BYTES
         stages = max(2, min(4, room // each))
         loops = tuple((loop, depth) for loop in dict.fromkeys(shape.loops))
-        for wide in ((shape.column,), ()) if unit == "fma" else ((),):
+        wides = ((shape.column,), ()) if unit == "fma" and not shape.instructions else ((),)
+        each_us = max(2, 2 * shape.instructions) * tall * width * depth / CLOCKS_PER_US
+        for wide in wides:
             yield MatrixPlan(
                 _rows(facts, shape, tall),
                 ((shape.column, width), *loops),
@@ -274,7 +321,7 @@ def portable_product_plans(
                 unit=unit,
                 warp_rows=warp_rows,
                 wide=wide,
-                tile_us=2 * tall * width * depth / (PORTABLE[unit] * CLOCKS_PER_US),
+                tile_us=each_us / PORTABLE["fma" if shape.instructions else unit],
             )
 
 

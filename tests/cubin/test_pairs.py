@@ -27,6 +27,7 @@ def f(x: "b (g r) m d", y: "b g n d", v: "b g n e") -> "b (g r) m e":
     p = exp(s - max[n](s))
     return sum[n](p * v) / sum[n](p)
 """
+DISTANCES = 'def f(x: "m d", c: "k d") -> "m k":\n    return sum[d](abs(x - c)) + max[d](x * c)\n'
 # Text, shapes, type, kind of products beside pairs.
 KERNELS = {
     "squares": (SQUARES, {"x": (70, 32), "c": (100, 32)}, np.float32, "fma"),
@@ -39,6 +40,14 @@ KERNELS = {
         np.float32,
         "fma",
     ),
+    "distances": (DISTANCES, {"x": (40, 75), "c": (35, 75)}, np.float32, "fma"),
+    "distances and products": (
+        DISTANCES.replace("max[d]", "sum[d]"),
+        {"x": (40, 75), "c": (35, 75)},
+        BF16,
+        "mma",
+    ),
+    "longer than a unit holds": (SQUARES, {"x": (20, 300), "c": (35, 300)}, np.float32, "fma"),
     "weighted": (
         WEIGHTED,
         {"x": (70, 30), "c": (65, 30), "v": (65, 30), "w": (65,)},

@@ -39,6 +39,7 @@ from redlang.schedule.fragments import (
     SharedTile,
 )
 from redlang.schedule.matrices import MatrixPlan, MatrixUnitName
+from redlang.schedule.pairings import PAIRED
 
 LARGEST_BOX = 256
 LARGEST_RANK = 5
@@ -50,8 +51,6 @@ STORED: dict[MatrixUnitName, tuple[DType, ...]] = {
     "fma": (F32,),
 }
 """What the operands of each unit's products hold."""
-PAIRED = (F16, BF16, F32)
-"""What the operands of reductions over pairs hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,7 +376,8 @@ class Roles:
             raise unsuited(f"{array.name} is adjacent along {inner}")
         inner_width = _rounded_up(self.plan.width(inner), STEP)
         size = array.dtype.bytes
-        spans = (128, 64, 32) if self.plan.unit != "fma" else (128,)
+        # Products by plain multiply-adds, which are of f32, know one length of lines.
+        spans = (128, 64, 32) if self.plan.unit != "fma" or size == F16.bytes else (128,)
         span = next((span for span in spans if inner_width * size >= span), spans[-1])
         tile_lines = 1
         for axis in lines:

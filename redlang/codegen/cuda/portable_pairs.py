@@ -40,6 +40,8 @@ def reduce_pairs(unit: PortableUnit, pairs: Paired) -> None:
     given = [unit.left_place(operand)[0] for operand in pairs.lefts]
     given += [f"w.opaque({unit.place(operand)})" for operand in pairs.rights]
     left = f"{frame.parameter(Extent(pairs.over))} - {frame.first(pairs.over)}"
+    if pairs.lefts[0].loop == pairs.over:
+        left = f"t.smaller({left}, i64({plan.width(pairs.over)}))"
     given += ["lane", f"t.clamped({left})", *shared]
     variable = frame.module.names.of("value", pairs.name)
     unit.variables.add(variable)
