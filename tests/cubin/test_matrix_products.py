@@ -84,6 +84,15 @@ def test_products(name, gpu, rng):
     check(text, given, gpu, tolerance=0.02 if dtype == "bf16" else 0.004)
 
 
+def test_a_product_of_a_product_that_lies_in_memory(gpu, rng):
+    text = """
+def f(q: "m d", k: "n d", v: "n e") -> "m e":
+    return sum[d](q * sum[n](k * v))
+"""
+    check(text, arrays(rng, "bf16", q=(520, 40), k=(70, 40), v=(70, 24)), gpu)
+    assert [path.path for path in gpu.paths] == ["wgmma", "wgmma"]
+
+
 REFUSED: dict[str, tuple[str, dict[str, tuple[int, ...]]]] = {
     "odd depth": (PLAIN, {"a": (36, 101), "b": (101, 16)}),
     "odd width": (PLAIN, {"a": (36, 104), "b": (104, 17)}),

@@ -73,6 +73,22 @@ def test_tiles_of_many_rows(text, name, d, monkeypatch, rng):
         check(text, arrays(rng, "bf16", **attend(m=130, n=70, h=1, d=d)), driver)
 
 
+LATENT = """
+def f(q: "b h d", p: "b h r", c: "b n d", k: "b n r") -> "b h d":
+    s = (sum[d](q * c) + sum[r](p * k)) * 0.1
+    w = exp(s - max[n](s))
+    return sum[n](w * c) / sum[n](w)
+"""
+
+
+def test_an_array_that_is_keys_and_values(gpu, rng):
+    shapes = {"q": (2, 24, 40), "p": (2, 24, 20), "c": (2, 100, 40), "k": (2, 100, 20)}
+    given = arrays(rng, "bf16", **shapes)
+    given["c"][1, 70, 3] = np.nan
+    check(LATENT, given, gpu)
+    assert {text.path for text in gpu.paths} == {"mma"}
+
+
 @pytest.mark.parametrize("name", SHAPES)
 def test_shapes(name, gpu, rng):
     check(CAUSAL, arrays(rng, "bf16", **attend(**SHAPES[name])), gpu)

@@ -149,7 +149,7 @@ class PortableUnit(Consumer):
 
     def _source(self, operand: Operand) -> str:
         """Return the variable of where the next tile's pieces come from."""
-        return self.frame.module.names.of("source", f"{operand.name}_from")
+        return self._variable(operand, "from")
 
     def _clean(self, work: LoopWork) -> None:
         """Take what is not finite out of tiles that meet absent elements; remember that it was."""
@@ -169,7 +169,12 @@ class PortableUnit(Consumer):
             self.block(f"if not {whole}:", [f"{found} = w.any_thread({make}({place}, thread))"])
 
     def _found(self, operand: Operand) -> str:
-        return self.frame.module.names.of("found", f"{operand.name}_found")
+        return self._variable(operand, "found")
+
+    def _variable(self, operand: Operand, purpose: str) -> str:
+        """Return a variable of an operand's tiles: an array may be two operands."""
+        name = f"{self.shared.rings[operand].name}_{purpose}"
+        return self.frame.module.names.of(purpose, name)
 
     def _spoil_product(self, loop: LoopText, product: Multiply) -> None:
         """Add what was taken out where it takes part."""
