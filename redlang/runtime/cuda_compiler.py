@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import gcd, prod
-from typing import TYPE_CHECKING
 
 from redlang.codegen.cuda.kernel_text import Classes, KernelText
 from redlang.codegen.cuda.matrix_text import MatrixText, UnsuitedError
@@ -45,10 +44,9 @@ from redlang.schedule.search import (
     search,
     shape_class,
 )
+from redlang.targets import toolchain
 from redlang.targets.assembler import ToolMissingError
-
-if TYPE_CHECKING:
-    from redlang.targets.toolchain import Binary
+from redlang.targets.toolchain import Binary
 
 logger = logging.getLogger("redlang.compile")
 
@@ -342,8 +340,6 @@ class CudaCompiler:
 
     def _binary(self, text: KernelText | MatrixText) -> Binary:
         """Return machine code of a text: classes that differ often have one text."""
-        from redlang.targets import toolchain  # noqa: PLC0415  (numba-cuda loads at a compile)
-
         cluster = text.cluster if isinstance(text, KernelText) else 1
         shape = text.threads, text.min_blocks, cluster
         own = text.source, text.entry, repr((text.kinds, shape)), self.device.target
@@ -416,8 +412,6 @@ def _time_us(chosen: Iterable[Ranked]) -> float:
 
 def cuda_versions() -> tuple[str, ...]:
     """Return what generated CUDA code depends on besides its text."""
-    from redlang.targets import toolchain  # noqa: PLC0415
-
     return (toolchain.installed_versions(),)
 
 
