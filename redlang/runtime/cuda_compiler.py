@@ -23,8 +23,9 @@ from redlang.ir.program import ArrayParam, Program
 from redlang.runtime import cuda_tuning
 from redlang.runtime.cache import digest, disk, keep, unpickled, versions
 from redlang.runtime.compiler import Compiler
-from redlang.runtime.cuda_classes import Arrays, Known
+from redlang.runtime.cuda_classes import Known
 from redlang.runtime.cuda_code import CudaCode, CudaKernel, kernel_stats
+from redlang.runtime.cuda_course import Arrays
 from redlang.runtime.matrix_choice import is_last_matrix, likely, with_matrices
 from redlang.runtime.planner import Derived
 from redlang.schedule.device import Device
@@ -221,6 +222,12 @@ class CudaCompiler:
         choice, parts = self.last_choice, self.last.parts
         return plan_text(name, extents, choice, self.device, parts, figures), self.last.loops
 
+    def words(self, choice: Choice, extents: Mapping[str, int]) -> str:
+        """Return what runs a call, in words."""
+        sizes = ", ".join(f"{axis}={extent}" for axis, extent in extents.items())
+        families = ", ".join(r.candidate.family for r in choice.best)
+        return f"{self.compiler.program.name} for {sizes}; {families}; sm_{self.device.target}"
+
     def _code(
         self, choice: Choice, known: Known, key: str, extents: Mapping[str, int], limit: float
     ) -> CudaCode | None:
@@ -229,9 +236,7 @@ class CudaCompiler:
         parts = (repr(self.compiler.program), repr(self.compiler.options), key, self.device.target)
         name = digest("cuda code", *parts, *versions(), *cuda_versions())
         store = disk()
-        sizes = ", ".join(f"{axis}={extent}" for axis, extent in extents.items())
-        families = ", ".join(r.candidate.family for r in choice.best)
-        what = f"{self.compiler.program.name} for {sizes}; {families}; sm_{self.device.target}"
+        what = self.words(choice, extents)
         found = unpickled(store, name, CudaCode)
         if found is not None:
             self.compiler.history.note(what, start, compiled=False)

@@ -2,6 +2,7 @@
 
 import ctypes
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from llvmlite import binding, ir
 from redlang.targets.kinds import SCALARS, tuple_of
 from redlang.targets.translate import TextError, device_function, execute
 
-C_TYPES = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "u64": ctypes.c_uint64}
+C_TYPES: dict[str, Any] = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "u64": ctypes.c_uint64}
 C_TYPES |= {"f32": ctypes.c_float, "f64": ctypes.c_double, "bool": ctypes.c_bool}
 HEADER = "from redlang.targets.vocabulary import f32, i32, i64, inf, u32, u64\n"
 
