@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from types import SimpleNamespace
 
+from redlang.targets.expressions import Register
 from redlang.targets.ptx.casts import cast, conversion, exponent_of, ldexp, mantissa_of
 from redlang.targets.ptx.elementary import (
     exp,
@@ -46,7 +47,6 @@ from redlang.targets.ptx.functions import (
     tanh,
 )
 from redlang.targets.ptx.inline import Word, define
-from redlang.targets.translate import Register
 
 
 def _number(code: str) -> Word:

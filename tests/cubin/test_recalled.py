@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import redlang
-from redlang.runtime import cuda_compiler, cuda_tuning
+from redlang.runtime import cuda_compiler
+from redlang.runtime.cache import disk
 from tests.cubin.device import simulated
 
 TEXT = """\
@@ -57,8 +58,8 @@ def test_what_is_measured_since_is_looked_at(gpu, without_plans):
     first(X, 2.0)
     (finder,) = first.machine._cuda_finders.values()
     compiler = finder.compiler
-    record = compiler.record_key(compiler.last_choice)
-    cuda_tuning.disk().store(record, b"something")
+    assert compiler.last_choice is not None
+    disk().store(compiler.record_key(compiler.last_choice), b"something")
     with pytest.raises(AssertionError, match="a plan is asked for"):
         without_plans(lambda: redlang.compile(TEXT)(X, 2.0))
     redlang.compile(TEXT)(X, 2.0)

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llvmlite import binding, ir
 
+from redlang.targets.expressions import TextError
 from redlang.targets.kinds import SCALARS, tuple_of
-from redlang.targets.translate import TextError, device_function, execute
+from redlang.targets.translate import device_function, execute
 
 C_TYPES: dict[str, Any] = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "u64": ctypes.c_uint64}
 C_TYPES |= {"f32": ctypes.c_float, "f64": ctypes.c_double, "bool": ctypes.c_bool}
