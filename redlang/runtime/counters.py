@@ -10,8 +10,10 @@ from redlang.runtime.memory import AnyArray, Library
 
 COUNTERS = 1 << 14
 """Counters in a stream's first buffer."""
-RESERVED = 1 << 16
+RESERVED = 1 << 20
 """Counters of a device that captured launches have, together."""
+PAIR = 2
+"""Counters that a launch takes at least: pairs of them are read as one."""
 
 
 class StreamCounters:
@@ -32,7 +34,8 @@ class StreamCounters:
         self._lock = threading.Lock()
 
     def get(self, stream: int, count: int) -> int:
-        """Return the address of `count` counters that are zero."""
+        """Return the address of `count` counters that are zero, a multiple of 8 bytes."""
+        count = -(-count // PAIR) * PAIR
         if self.driver.is_capturing(stream):
             return self._captured(stream, count)
         held = self._buffers.get(stream)

@@ -43,10 +43,15 @@ TURN = 0.5
 """How much of the first load and the last fold of a block shows where it is alone on its SM."""
 STEP_US = 0.6
 """One round of the last block's reading of what other blocks found."""
+FEW = 8
+"""The share of a round's threads below which a round is not worth its time."""
 SPILLS = 1.65
 """Estimates over the registers that there are, from which on a plan surely spills."""
-KEPT = 0.7
-"""Registers of an element for each of its special functions."""
+LEAST = 17
+"""Registers of addresses, bounds and the like, as counted in some two hundred kernels; so are the
+next: of an element that is computed with, of one as it was stored, for each special function, where
+copies are under way; and those of a state."""
+COMPUTED, STORED, KEPT, COPIED, STATE = 0.7, 0.4, 0.2, 0.5, 3.6
 LISTS = 64
 """Integer extremes a clock on one SM."""
 BLOCK_US = 0.02
@@ -100,6 +105,10 @@ def segments(part: Part, extents: Mapping[str, int], device: Device) -> int:
     tiles = -(-extents[axis] // part.plan.tile(axis))
     units = max(1, _units(part, extents))
     wanted = max(1, device.sms * part.threads.min_blocks // units)
+    rest = wanted % part.threads.threads
+    if rest < wanted and rest * FEW < part.threads.threads:
+        # A few more than the threads that take their states would be one more round.
+        wanted -= rest
     return max(1, min(tiles, wanted))
 
 
@@ -366,13 +375,14 @@ class _Shape:
             a for a in self.facts.accesses if not a.written and set(a.axes) & set(self.facts.swept)
         ]
         words = 2 if self.facts.element_work.double else 1
-        # The first is computed with, others may wait as they are stored.
-        tiles = 1.0 + sum(min(4, a.size) / 4 for a in arrays[1:]) + 0.5
-        # Powers and logarithms of elements are kept beside them.
-        tiles += KEPT * max(0.0, self._specials() - 0.5) * max(1, len(arrays))
+        # The first is computed with, partly as it was stored; others wait as they were stored.
+        first, *others = [min(4, a.size) / 4 for a in arrays] or [1.0]
+        tiles = COMPUTED + STORED * first + sum(others) + KEPT * min(self._specials(), 2)
+        if threads.ahead:
+            tiles += COPIED
         held = min(self.held, PART) if threads.shared else self.held
-        estimate = 24 + held * words * tiles
+        estimate = LEAST + held * words * tiles
         if threads.strips:
-            estimate += 2 * sum(len(s.states) for s in self.facts.nest.sweeps)
+            estimate += STATE * sum(len(s.states) for s in self.facts.nest.sweeps)
         cap = 65536 // (threads.threads * threads.min_blocks)
         return int(min(estimate, max(32, cap), 255)) if estimate < SPILLS * cap else 256

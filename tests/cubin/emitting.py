@@ -171,8 +171,12 @@ class Run:
 
     def order(self, blocks):
         """Return the order in which blocks run; a merge may not depend on it."""
-        firsts = range(0, blocks, self.texts[-1].cluster)
-        return list(reversed(firsts)) if self.backwards else list(firsts)
+        text = self.texts[-1]
+        firsts = list(range(0, blocks, text.cluster))
+        # Who takes what others post runs last: it would wait for them.
+        takers = blocks // self.segments if text.posted else 0
+        others = firsts[: len(firsts) - takers]
+        return [*reversed(others), *firsts[len(others) :]] if self.backwards else firsts
 
     def _argument(self, parameter):
         match parameter:

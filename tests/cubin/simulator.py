@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
@@ -473,6 +474,66 @@ class Tiles(Keys):
             return before == int(last)
 
         return arrive
+
+    def post(self, *kinds):
+        def posted(places, part, parts, *tiles):
+            raw = self._words(
+                [list(self.elements(t, n)) for t, (_, n) in zip(tiles, kinds, strict=True)]
+            )
+            for number, word in enumerate(raw):
+                assert (word == word[0]).all(), "threads of a block post different states"
+                at = int(places) + 8 * (number * int(parts) + int(part))
+                self.block.memory.bytes[at : at + 8].view(np.uint32)[:] = word[0], 1
+
+        return posted
+
+    def taken(self, *kinds):
+        def take(places, part, parts, some):
+            some, part = self.block.wide(some), self.block.wide(part)
+            assert len(set(part[some])) == some.sum(), "two threads take one state"
+            sizes = [max(4, np.dtype(CODES[code]).itemsize) for code, n in kinds for _ in range(n)]
+            raw = np.zeros((self.block.threads, sum(sizes)), np.uint8)
+            for thread in np.flatnonzero(some):
+                for number in range(sum(sizes) // 4):
+                    at = int(places) + 8 * (number * int(parts) + int(part[thread]))
+                    both = self.block.memory.bytes[at : at + 8].view(np.uint32)
+                    assert both[1] == 1, "a block would wait for ever"
+                    raw[thread, 4 * number : 4 * number + 4] = both[:1].view(np.uint8)
+                    both[:] = 0
+            ends = np.cumsum(sizes)
+            found = iter(raw[:, end - size : end] for end, size in zip(ends, sizes, strict=True))
+            tiles = []
+            for code, count in kinds:
+                kind: Any = np.int32 if code == "bool" else CODES[code]
+                words_ = [np.ascontiguousarray(next(found)).view(kind)[:, 0] for _ in range(count)]
+                tiles.append(self.tile([lanes(word.astype(CODES[code])) for word in words_]))
+            return tuple_or_single(tiles)
+
+        return take
+
+    def _words(self, tiles):
+        for elements in tiles:
+            for element in elements:
+                wide = np.array(self.block.wide(element))
+                wide = wide.astype(np.int32) if wide.dtype == np.bool_ else wide
+                yield from wide.view(np.uint32).reshape(self.block.threads, -1).T
+
+    def columns(self, functions, threads, offset):
+        del offset
+        assert threads == self.block.threads
+
+        def across(*tiles):
+            found = []
+            for (function, count), tile in zip(functions, tiles, strict=True):
+                own = []
+                for element in self.elements(tile, count):
+                    values = self.block.wide(element)
+                    states = [[lanes(np.full(threads, value))] for value in values]
+                    own.append(tree(function, states)[0])
+                found.append(self.tile(own))
+            return tuple_or_single(found)
+
+        return across
 
     def barrier(self):
         pass

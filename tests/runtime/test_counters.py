@@ -66,17 +66,17 @@ def test_captured_launches_have_counters_of_their_own_that_no_graph_clears(made)
     assert driver.waited == [7]
     driver.captured.add(7)
     found = [own.get(7, 3) for _ in range(5)]
-    assert [b - a for a, b in itertools.pairwise(found)] == [12] * 4
+    assert [b - a for a, b in itertools.pairwise(found)] == [16] * 4
     assert driver.cleared == before
     driver.captured.clear()
-    assert own.get(7, 1) not in range(found[0], found[-1] + 12)
+    assert own.get(7, 1) not in range(found[0], found[-1] + 16)
 
 
 def test_a_graph_clears_its_counters_where_the_reserve_is_used_up(made):
     own, driver = made
     own.get(7, 1)
     driver.captured.add(7)
-    own.get(7, counters.RESERVED - 1)
+    own.get(7, counters.RESERVED - 2)
     before = len(driver.cleared)
     own.get(7, 1)
     assert len(driver.cleared) == before

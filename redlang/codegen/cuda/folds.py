@@ -19,6 +19,9 @@ Lines = list[str]
 Text = Callable[..., tuple[Lines, list[str]]]
 """Lines, and the texts of the results, for texts of the operands."""
 
+BYTES = {"bool": 4, "i32": 4, "u32": 4, "f32": 4, "i64": 8, "u64": 8, "f64": 8}
+"""Bytes that a value of a type code takes in shared memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class Folding:
@@ -188,3 +191,9 @@ def ranks_before(
         f"{name} = logical_or({better}, logical_and({equal}, {i} < {j}))",
         f"{name} = logical_and({i} >= 0, logical_or({j} < 0, {name}))",
     ]
+
+
+def warp_bytes(codes: Sequence[str], count: int, peers: int) -> int:
+    """Return the shared bytes that one group of threads needs for `t.warps` or `t.blocks`."""
+    total = sum(BYTES[code] for code in codes) * count * peers
+    return -(-total // 16) * 16

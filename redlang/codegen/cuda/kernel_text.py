@@ -68,7 +68,10 @@ class Pointer:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """The address of 32-bit counters, one a unit, that are 0 before and after every launch."""
+    """The address of 32-bit counters that are 0 before and after every launch.
+
+    A unit has one of them, or a pair for each posted word of each block that shares it.
+    """
 
 
 Parameter: TypeAlias = Address | Extent | Stride | Number | Pointer | Counters
@@ -89,6 +92,7 @@ class KernelText:
         units: Units a block.
         cluster: Blocks of a cluster, which share a unit.
         segments: The pseudo axis that numbers the blocks which share a unit, or empty.
+        posted: Words that each of those blocks posts to the last one; 0 if they count themselves.
     """
 
     entry: str
@@ -101,6 +105,7 @@ class KernelText:
     units: int = 1
     cluster: int = 1
     segments: str = ""
+    posted: int = 0
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -2,9 +2,12 @@
 
 The lowering gives two kernels: one sweeps a segment and leaves its states in memory, one merges the
 states of all segments. Here a thread's strip is a segment too. When the sweep is over, the merge's
-own body joins the states of lanes, then of warps, then, by the last block to arrive, of blocks,
-each time with the earlier part on the left. The text of the body stands in loops, so that it is
-compiled a few times and not once a partner.
+own body joins the states of lanes, then of warps, then, by the last block, of blocks, each time
+with the earlier part on the left. The text of the body stands in loops, so that it is compiled a
+few times and not once a partner.
+
+Small states are posted to the block that begins last; large ones, and those of columns, are left in
+memory for the block that arrives last.
 """
 
 from __future__ import annotations
@@ -13,10 +16,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from redlang.codegen.arguments import Extent
+from redlang.codegen.cuda import posting
 from redlang.codegen.cuda.elements import Unit
+from redlang.codegen.cuda.folds import warp_bytes
 from redlang.codegen.cuda.frame import Value
 from redlang.codegen.cuda.kernel_text import Classes, Counters, KernelText
-from redlang.codegen.cuda.reducing import WARP_BITS, warp_bytes
+from redlang.codegen.cuda.reducing import WARP_BITS
 from redlang.codegen.cuda.statements import changing_names
 from redlang.errors import InternalError
 from redlang.ir.loops import Compute, Fold, Kernel, Loop, Loops, Statement, Store
@@ -78,7 +83,8 @@ def emit_segments(
         unit.ranges()
         unit.whole()
     text = unit.finished(scope.lines)
-    return replace(text, segments=unit.index if across_blocks else "")
+    segments = unit.index if across_blocks else ""
+    return replace(text, segments=segments, posted=unit.posted)
 
 
 def _stores(statement: Statement) -> list[Store]:
@@ -114,6 +120,8 @@ class _SegmentUnit(Unit):
         self.parts = take_apart(merge)
         self.index = self.parts.index
         self.across_blocks = across_blocks
+        # The words of a block's states, if they are few enough to be posted.
+        self.posted = 0
         written = frozenset[str]().union(*(tidy.writes(s) for s in self.parts.body))
         # The store of each state to its workspace, in the order in which states are stored.
         self.leaving = [s for s in sweep.body if _leaves(s, self.index)]
@@ -185,32 +193,37 @@ class _SegmentUnit(Unit):
             self._join_threads()
             self.run(self.parts.rest)
             return
-        offset = self._reserve(16)
-        frame.line(
-            "# Twice: the threads of each block, then those of the last one over all blocks."
-        )
+        frame.line("# Twice: the threads of each block, then those of the last over all blocks.")
         frame.line("turn = i64(0)")
         with self._block("while turn < 2:"):
             self._join_threads()
             frame.line("turn = turn + 1")
             with self._block("if turn == 1:"):
-                self._leave(offset)
+                self._leave()
         with self._block("if turn == 2:"):
             self.run(self.parts.rest)
 
-    def _leave(self, offset: int) -> None:
-        """Write this block's states to memory; the last block reads those of all."""
+    def _leave(self) -> None:
+        """Leave this block's states to the others; one block takes those of all."""
         frame = self.frame
-        self.run(self.leaving)
         parts = frame.parameter(Extent(self.index))
-        counter = (
-            f"{frame.parameter(Counters())} + i64(unit) * 4"
-            if self.kernel.grid
-            else (frame.parameter(Counters()))
-        )
-        arrive = frame.module.declare("arrive", f"t.arrival({offset})")
-        frame.line(f"last = {arrive}({counter}, {parts} - 1)")
+        states = [value for _, value in self._states()]
+        number = "i64(unit)" if self.kernel.grid else "i64(0)"
+        if posting.suits(frame, states, self._strip_bits()):
+            self.posted = posting.words(frame, states)
+            own = frame.first(self.index)
+            posting.post(frame, states, number, own, parts)
+            # It begins after all others, so that those it waits for have begun.
+            frame.line(f"last = {own} == {parts} - 1")
+        else:
+            self.run(self.leaving)
+            arrive = frame.module.declare("arrive", f"t.arrival({self._reserve(16)})")
+            counter = f"{frame.parameter(Counters())} + {number} * 4"
+            frame.line(f"last = {arrive}({counter}, {parts} - 1)")
         with self._block("if last:"):
+            if self.posted:
+                frame.line("# Slower warps may still read what the others now write again.")
+                frame.line("t.barrier()")
             self._begin_again()
             self._join_segments(parts)
         frame.line("if logical_not(last):")
@@ -245,16 +258,24 @@ class _SegmentUnit(Unit):
         """Load the states of a segment; a thread for which there is none has neutral ones."""
         frame = self.frame
         frame.line(f"some = {number} < {parts}")
-        frame.line(f"{frame.first(self.index)} = t.smaller({number}, {parts} - 1)")
+        if self.posted:
+            names = [frame.module.names.of("taken", f"{name}.taken") for name, _ in self._states()]
+            states = [value for _, value in self._states()]
+            posting.take(frame, states, names, number, parts)
+        else:
+            frame.line(f"{frame.first(self.index)} = t.smaller({number}, {parts} - 1)")
+            names = [self._loaded(self.spaces[name].target) for name, _ in self._states()]
         found = {}
-        for name, value in self._states():
-            space = self.spaces[name].target
-            memory = frame.memories[space]
-            loaded = self.values.value(Ref(space, Type(memory.dtype, memory.axes)))
+        for (name, value), loaded in zip(self._states(), names, strict=True):
             other = frame.module.names.of("other", f"{name}.other")
-            frame.line(f"{other} = t.choose(some, {loaded.text}, {initial[name]})")
+            frame.line(f"{other} = t.choose(some, {loaded}, {initial[name]})")
             found[name] = replace(value, text=other)
         return found
+
+    def _loaded(self, space: str) -> str:
+        """Load a state of a segment from its workspace."""
+        memory = self.frame.memories[space]
+        return self.values.value(Ref(space, Type(memory.dtype, memory.axes))).text
 
     # Threads ----------------------------------------------------------------------------------
 

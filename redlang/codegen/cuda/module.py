@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from redlang.codegen.writer import Names
 
 _HEADER = """\
+import numpy as np
+from numba import cuda
+
 from redlang.targets import tiles as t
 from redlang.targets.vocabulary import *
 """
@@ -85,7 +88,7 @@ WORDS = frozenset(
 )
 """The words of scalar text: what `redlang.targets.vocabulary` defines."""
 
-_RESERVED = {"cuda", "t"}
+_RESERVED = {"np", "cuda", "t"}
 _SHORT = (
     "# All results have 16 bits or fewer: what short forms are off by does not show.",
     "exp = short_exp",

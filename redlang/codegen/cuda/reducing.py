@@ -7,9 +7,9 @@ from dataclasses import replace
 from math import gcd, prod
 from typing import TypeAlias
 
-from redlang.codegen.arguments import Extent
+from redlang.codegen.cuda import columns
 from redlang.codegen.cuda.extremes import best_in_thread, suits
-from redlang.codegen.cuda.folds import Folding, Lines, folding, side_by_side
+from redlang.codegen.cuda.folds import Folding, Lines, folding, side_by_side, warp_bytes
 from redlang.codegen.cuda.frame import Frame, Value, conjunction
 from redlang.codegen.cuda.keys import Keys, best, best_list, keys_for, sort_text
 from redlang.codegen.cuda.monoids import monoid_folding
@@ -17,15 +17,13 @@ from redlang.codegen.cuda.values import Operands, Values
 from redlang.codegen.scalars import arithmetic
 from redlang.errors import InternalError
 from redlang.ir.loops import Combine, Fold
-from redlang.ir.program import Cast, Expr, Index, Load
-from redlang.ir.types import I64, Type
+from redlang.ir.program import Cast, Expr, Load
+from redlang.ir.types import Type
 
 WARP_BITS = 5
 INDEXED = ("argmax", "argmin", "topk")
 Joining: TypeAlias = Callable[[list[str]], tuple[Lines, list[str]]]
 """Lines and results for the names of left and right partial results."""
-
-_BYTES = {"bool": 4, "i32": 4, "u32": 4, "f32": 4, "i64": 8, "u64": 8, "f64": 8}
 
 
 class Folds:
@@ -83,6 +81,9 @@ class Folds:
         groups: dict[tuple[str, ...], list[tuple[int, Folding, list[Value]]]] = {}
         for number, (how, states) in enumerate(partial):
             groups.setdefault(states[0].axes, []).append((number, how, states))
+        whole = self._in_columns(statements, partial)
+        if whole is not None:
+            return whole
         for kept, members in groups.items():
             every = side_by_side([how for _, how, _ in members])
             given = [state for *_, states in members for state in states]
@@ -91,6 +92,23 @@ class Folds:
                 own = [next(folded) for _ in states]
                 found[number] = self._finished(how, own, kept, statements[number].op)
         return [found[number] for number in range(len(statements))]
+
+    def _in_columns(
+        self, statements: Sequence[Fold], partial: Sequence[tuple[Folding, list[Value]]]
+    ) -> list[list[Value]] | None:
+        """Write folds of many values over all threads of a block, if they are that."""
+        values = [value for _, states in partial for value in states]
+        if len(values) > len(partial) or any(how.ordered for how, _ in partial):
+            return None
+        if not columns.suits(self.frame, statements[0].over, values):
+            return None
+        functions = [
+            self._combiner(how, f"join_{statement.op}")
+            for (how, _), statement in zip(partial, statements, strict=True)
+        ]
+        folded = columns.fold(self.frame, functions, values)
+        each = zip(folded, partial, statements, strict=True)
+        return [self._finished(how, [v], v.axes, fold.op) for v, (how, _), fold in each]
 
     def how(self, statement: Fold) -> tuple[Folding, Keys | None]:
         """Return how a fold's elements become states and join, and its keys if it has any."""
@@ -139,7 +157,7 @@ class Folds:
         lines = list(setting.lines)
         given = texts[: len(statement.values)]
         if how.indexed:
-            given.append(self._flat_index(statement.over, operands))
+            given.append(self.values.flat_index(statement.over, operands))
         added, states = how.lift(*given)
         lines += added
         if tests:
@@ -166,18 +184,6 @@ class Folds:
 
         name = frame.variable("inside", axis, frame.axis_depth(axis), text)
         return operands.name(Value(name, frame.tile_axes([axis]), "bool"))
-
-    def _flat_index(self, over: Sequence[str], operands: Operands) -> str:
-        """Return text of an element's row-major index over the whole extents of `over`."""
-        text = ""
-        for axis in over:
-            index = operands.name(self.values.value(Index(axis, Type(I64, (axis,)))))
-            if not text:
-                text = index
-                continue
-            extent = Value(self.frame.parameter(Extent(axis)), (), "i64")
-            text = f"({text} * {operands.name(extent)} + {index})"
-        return text
 
     # States -----------------------------------------------------------------------------------
 
@@ -442,9 +448,3 @@ class Folds:
         neutral = "i64(-1)" if value.code == "i64" else f"{value.code}(0)"
         frame.line(f"{', '.join(names)} = {make}({value.text}, {neutral})")
         return [Value(name, kept, value.code) for name in names]
-
-
-def warp_bytes(codes: Sequence[str], count: int, peers: int) -> int:
-    """Return the shared bytes that one group of threads needs for `t.warps` or `t.blocks`."""
-    total = sum(_BYTES[code] for code in codes) * count * peers
-    return -(-total // 16) * 16

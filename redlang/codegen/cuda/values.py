@@ -31,7 +31,7 @@ from redlang.ir.program import (
     Scalar,
     Size,
 )
-from redlang.ir.types import DTYPES, F32, DType, Type
+from redlang.ir.types import DTYPES, F32, I64, DType, Type
 
 Loader = Callable[[Load | Ref, int], Value]
 """Emits the load of an array or workspace element in the scope of a depth."""
@@ -222,6 +222,18 @@ class Values:
         names = [frame.module.names.fresh(base) for _ in codes]
         frame.at(depth).append(f"{', '.join(names)} = {call}")
         return [Value(name, tile, code) for name, code in zip(names, codes, strict=True)]
+
+    def flat_index(self, over: Sequence[str], operands: Operands) -> str:
+        """Return text of an element's row-major index over the whole extents of `over`."""
+        text = ""
+        for axis in over:
+            index = operands.name(self.value(Index(axis, Type(I64, (axis,)))))
+            if not text:
+                text = index
+                continue
+            extent = Value(self.frame.parameter(Extent(axis)), (), "i64")
+            text = f"({text} * {operands.name(extent)} + {index})"
+        return text
 
     # Taking expressions apart -------------------------------------------------------------------
 

@@ -16,10 +16,15 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from redlang.schedule.fragments import STEP, SharedTile, accumulators, left_operands
-from redlang.targets.kinds import F32, I32, VOID, Kind, tuple_of
+from redlang.targets.numba_cuda import types
 from redlang.targets.ptx.inline import (
+    F32,
+    I32,
+    VOID,
+    Context,
+    Intrinsic,
+    NumbaType,
     Values,
-    Word,
     asm,
     define,
     instruction,
@@ -54,7 +59,7 @@ class Product:
     rows_first: bool = True
 
 
-def product(shape: Product) -> Word:
+def product(shape: Product) -> Intrinsic:
     """Return a function that issues a product and commits it as one group.
 
     Its arguments: the accumulators if `shape.accumulate`, the left operand (its address in shared
@@ -64,12 +69,14 @@ def product(shape: Product) -> Word:
     count = shape.columns // 2
     registers = 0 if shape.left is not None else shape.contracted // 4
     fragment = tile_type("f32", count)
-    kinds: list[Kind | str] = [fragment] if shape.accumulate else []
+    kinds: list[NumbaType] = [fragment] if shape.accumulate else []
     kinds += ["u32" if shape.left is not None else tile_type("i32", registers), "u32"]
     order = _order(shape.columns, shape.rows_first)
     text = _text(shape)
 
-    def generate(builder: ir.IRBuilder, values: Values) -> Values:
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
         *before, left, right = values
         if before:
             given = unpack(builder, before[0], count)
@@ -147,12 +154,14 @@ def _descriptor(name: str, address: str, tile: SharedTile) -> list[str]:
     ]
 
 
-def operand(dtype: str, columns: int, *, rows_first: bool = True) -> Word:
+def operand(dtype: str, columns: int, *, rows_first: bool = True) -> Intrinsic:
     """Return a function that rounds a fragment to 16 bits and packs it as a left operand."""
     pairs = left_operands(columns)
     kind = "bf16x2" if dtype == "bf16" else "f16x2"
 
-    def generate(builder: ir.IRBuilder, values: Values) -> Values:
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
         elements = unpack(builder, values[0], columns // 2)
         words = []
         for pair in pairs:
@@ -165,7 +174,7 @@ def operand(dtype: str, columns: int, *, rows_first: bool = True) -> Word:
     return define("operand", result, [tile_type("f32", columns // 2)], generate)
 
 
-def wait(pending: int, *counts: int) -> Word:
+def wait(pending: int, *counts: int) -> Intrinsic:
     """Return a function that waits until at most `pending` committed products are in flight.
 
     Args:
@@ -179,7 +188,9 @@ def wait(pending: int, *counts: int) -> Word:
     kinds = [tile_type("f32", count) for count in counts]
     text = f"wgmma.wait_group.sync.aligned {pending};"
 
-    def generate(builder: ir.IRBuilder, values: Values) -> Values:
+    def generate(
+        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
+    ) -> Values:
         elements = [
             element
             for value, count in zip(values, counts, strict=True)
@@ -190,9 +201,13 @@ def wait(pending: int, *counts: int) -> Word:
         for count in counts:
             tiles.append(pack(builder, passed[:count]))
             passed = passed[count:]
-        return pack(builder, tiles) if tiles else None
+        if len(tiles) == 1:
+            return tiles[0]
+        if not tiles:
+            return context.get_dummy_value()
+        return context.make_tuple(builder, signature.return_type, tiles)
 
-    result = tuple_of(kinds) if total else "void"
+    result = "void" if not total else kinds[0] if len(kinds) == 1 else types.Tuple(kinds)
     return define("wait", result, kinds, generate)
 
 
@@ -212,13 +227,13 @@ def through(builder: ir.IRBuilder, text: str, elements: Sequence[ir.Value]) -> l
     return [builder.extract_value(raw, number) for number in range(len(elements))]
 
 
-def claim_registers(count: int) -> Word:
+def claim_registers(count: int) -> Intrinsic:
     """Return a statement with which a warp group raises its registers a thread to `count`."""
     text = f"setmaxnreg.inc.sync.aligned.u32 {count};"
     return instruction("claim_registers", "void", (), text, _MEMORY, effect=True)
 
 
-def release_registers(count: int) -> Word:
+def release_registers(count: int) -> Intrinsic:
     """Return a statement with which a warp group lowers its registers a thread to `count`."""
     text = f"setmaxnreg.dec.sync.aligned.u32 {count};"
     return instruction("release_registers", "void", (), text, _MEMORY, effect=True)
