@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 STAGES = ("syntax", "program", "fuse", "plan", "loops")
 PACKAGES = ("numpy", "scipy", "lark", "sympy", "numba", "llvmlite", "ml_dtypes")
-OPTIONAL = ("torch", "cupy", "jax", "numba-cuda", "cuda-core")
+OPTIONAL = ("torch", "cupy", "jax", "nvidia-nvvm", "nvidia-cuda-nvcc")
 TESTING = ("hypothesis", "pytest")
 ABSENT = "not installed"
 

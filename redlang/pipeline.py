@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from redlang.runtime.call import Call, Chosen
     from redlang.runtime.compiler import Compiler
     from redlang.runtime.cuda_compiler import CudaCompiler
+    from redlang.runtime.cuda_finder import CudaFinder
     from redlang.runtime.fold import Fold
     from redlang.runtime.stream import Stream
     from redlang.schedule.device import Device
@@ -243,7 +244,7 @@ class Machine:
             )
         self.options = options
         self.history = History()
-        self._cuda_compilers: dict[tuple[Program, Device], CudaCompiler] = {}
+        self._cuda_finders: dict[tuple[Program, Device], CudaFinder] = {}
         names = definition.receiver_names if definition.receiver is not None else None
         self.caller = Caller(
             Declared(syntax, definition.source, definition.header),
@@ -281,16 +282,20 @@ class Machine:
         driver = require_driver()
         device = probe(number)
         assert device is not None, "an array lives on it"
-        return CudaCompiled(self.cuda_compiler(program, device), driver, number)
+        return CudaCompiled(self.cuda_finder(program, device), driver, number)
+
+    def cuda_finder(self, program: Program, device: Device) -> CudaFinder:
+        """Return what finds machine code of a program, as resolved, for a kind of GPU."""
+        from redlang.runtime.cuda_finder import CudaFinder
+
+        key = (program, device)
+        if key not in self._cuda_finders:
+            self._cuda_finders[key] = CudaFinder(self.compiler(program), device)
+        return self._cuda_finders[key]
 
     def cuda_compiler(self, program: Program, device: Device) -> CudaCompiler:
         """Return what makes machine code of a program, as resolved, for a kind of GPU."""
-        from redlang.runtime.cuda_compiler import CudaCompiler
-
-        key = (program, device)
-        if key not in self._cuda_compilers:
-            self._cuda_compilers[key] = CudaCompiler(self.compiler(program), device)
-        return self._cuda_compilers[key]
+        return self.cuda_finder(program, device).compiler
 
     def compiler(self, program: Program) -> Compiler:
         """Return what makes machine code of a program, as resolved."""
@@ -301,7 +306,7 @@ class Machine:
 
     def use(self, program: Program, compiler: CudaCompiler) -> None:
         """Let a compiler of one's own serve a program on its kind of GPU."""
-        self._cuda_compilers[program, compiler.device] = compiler
+        self.cuda_finder(program, compiler.device).compiler = compiler
 
     @property
     def program(self) -> Program:

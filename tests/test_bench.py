@@ -11,6 +11,7 @@ from redlang.bench.picture import Bars, bars, write
 from redlang.cli import main
 from redlang.errors import RedlangError
 from redlang.runtime import checkup
+from redlang.targets import toolchain
 
 GROUPS = [
     Bars("softmax <f16>", {"redlang": 10.0, "torch": 40.0}, 8.0),
@@ -94,14 +95,15 @@ def test_without_a_gpu_the_command_says_so(monkeypatch, capsys):
 def test_the_checkup_names_what_is_missing(monkeypatch):
     monkeypatch.setattr(checkup, "driver", lambda: None)
     monkeypatch.setattr(checkup, "probe", lambda number: None)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr(toolchain, "is_installed", lambda: False)
     (finding,) = checkup.gpu_findings()
     assert finding.fine
     assert "pip install" in finding.text
 
 
 def test_a_compiler_that_fails_is_no_fine_finding(monkeypatch):
-    pytest.importorskip("numba_cuda")
+    if not toolchain.is_installed():
+        pytest.skip("the compiler for GPUs is not installed")
     monkeypatch.setattr(checkup, "driver", lambda: None)
     monkeypatch.setattr(checkup, "SOURCE", "def checkup(x):\n    nothing()\n")
     first, second = checkup.gpu_findings()

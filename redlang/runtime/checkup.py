@@ -8,15 +8,14 @@ import importlib.util
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import version
 
 from redlang.errors import RedlangError
 from redlang.runtime.driver import Driver, driver
 from redlang.runtime.probe import count, probe
 from redlang.schedule.device import DEFAULT_DEVICE, Device
+from redlang.targets import assembler, toolchain
 
 SOURCE = """\
-from numba import cuda
 from redlang.targets import tiles as t
 from redlang.targets.vocabulary import *
 
@@ -45,8 +44,8 @@ class Finding:
 
 def gpu_findings() -> Iterator[Finding]:
     """Try compiler, driver, devices and a launch; what the next step needs and lacks ends it."""
-    if importlib.util.find_spec("numba_cuda") is None:
-        yield Finding("not used: numba-cuda is not installed (pip install 'redlang[cuda]')")
+    if not toolchain.is_installed():
+        yield Finding("not used: the compiler is not installed (pip install 'redlang[cuda]')")
         return
     found = driver()
     device = probe(0) or DEFAULT_DEVICE
@@ -71,9 +70,6 @@ def gpu_findings() -> Iterator[Finding]:
 
 
 def _compiled(device: Device) -> tuple[Finding, bytes | None]:
-    # The compiler loads here, where it is asked for.
-    from redlang.targets import toolchain  # noqa: PLC0415
-
     start = time.perf_counter()
     try:
         built = toolchain.build(SOURCE, "checkup", ("i64",), device.target, max_threads=THREADS)
@@ -81,7 +77,7 @@ def _compiled(device: Device) -> tuple[Finding, bytes | None]:
         return Finding(f"the compiler does not work: {error}", fine=False), None
     spent = time.perf_counter() - start
     target = device.target.replace(".", "")
-    text = f"numba-cuda {version('numba-cuda')} and ptxas compile for sm_{target}"
+    text = f"libNVVM and ptxas {assembler.ptxas_version()} compile for sm_{target}"
     return Finding(f"{text}; the first kernel took {spent:.2f} s"), built.assembly.cubin
 
 

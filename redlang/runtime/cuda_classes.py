@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from redlang.codegen.cuda.kernel_text import ArrayClass, Classes
+from redlang.runtime.cuda_course import Arrays
 from redlang.runtime.matrix_calls import matrix_classes
 from redlang.schedule.device import Device
 from redlang.schedule.facts import Layout
@@ -18,21 +19,6 @@ from redlang.schedule.search import (
 SHORT_INDEX = 1 << 16
 LONG_INDEX = 1 << 31
 """Bounds on swept extents that generated code may rely on: 16-bit and 31-bit indices."""
-
-
-@dataclass(frozen=True, slots=True)
-class Arrays:
-    """Where the arrays of a call are, as far as code depends on it.
-
-    Attributes:
-        strides: Elements between neighbours along each axis, by array (parameters, `result.<i>`).
-        addresses: The lowest bits of each address: its offset from a multiple of 16 bytes.
-        pointed: Scalars that lie on the device, with their element types.
-    """
-
-    strides: Mapping[str, Mapping[str, int]]
-    addresses: Mapping[str, int]
-    pointed: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from redlang.codegen.cuda.kernel_text import KernelText
 from redlang.codegen.cuda.matrix_text import MatrixText
 from redlang.ir.loops import Loops
+from redlang.runtime.cuda_course import Image
 from redlang.schedule.demand import BlockDemand
 from redlang.schedule.device import Device
 from redlang.schedule.occupancy import Occupancy, occupancy
@@ -33,6 +34,12 @@ class CudaKernel:
     shared_bytes: int
     part: int
 
+    @property
+    def image(self) -> Image:
+        """Return what a device loads."""
+        text = self.text
+        return Image(self.cubin, text.entry, text.threads, text.shared_bytes, text.kinds)
+
 
 @dataclass(frozen=True, slots=True)
 class CudaCode:
@@ -51,6 +58,11 @@ class CudaCode:
     kernels: tuple[CudaKernel, ...]
     target: str
     refused: tuple[str, ...] = ()
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """Return what a device loads."""
+        return tuple(kernel.image for kernel in self.kernels)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import gcd, prod
-from typing import TYPE_CHECKING
 
 from redlang.codegen.cuda.kernel_text import Classes, KernelText
 from redlang.codegen.cuda.matrix_text import MatrixText, UnsuitedError
@@ -24,8 +23,9 @@ from redlang.ir.program import ArrayParam, Program
 from redlang.runtime import cuda_tuning
 from redlang.runtime.cache import digest, disk, keep, unpickled, versions
 from redlang.runtime.compiler import Compiler
-from redlang.runtime.cuda_classes import Arrays, Known
+from redlang.runtime.cuda_classes import Known
 from redlang.runtime.cuda_code import CudaCode, CudaKernel, kernel_stats
+from redlang.runtime.cuda_course import Arrays
 from redlang.runtime.matrix_choice import is_last_matrix, likely, with_matrices
 from redlang.runtime.planner import Derived
 from redlang.schedule.device import Device
@@ -45,10 +45,9 @@ from redlang.schedule.search import (
     search,
     shape_class,
 )
+from redlang.targets import toolchain
 from redlang.targets.assembler import ToolMissingError
-
-if TYPE_CHECKING:
-    from redlang.targets.toolchain import Binary
+from redlang.targets.toolchain import Binary
 
 logger = logging.getLogger("redlang.compile")
 
@@ -223,6 +222,12 @@ class CudaCompiler:
         choice, parts = self.last_choice, self.last.parts
         return plan_text(name, extents, choice, self.device, parts, figures), self.last.loops
 
+    def words(self, choice: Choice, extents: Mapping[str, int]) -> str:
+        """Return what runs a call, in words."""
+        sizes = ", ".join(f"{axis}={extent}" for axis, extent in extents.items())
+        families = ", ".join(r.candidate.family for r in choice.best)
+        return f"{self.compiler.program.name} for {sizes}; {families}; sm_{self.device.target}"
+
     def _code(
         self, choice: Choice, known: Known, key: str, extents: Mapping[str, int], limit: float
     ) -> CudaCode | None:
@@ -231,9 +236,7 @@ class CudaCompiler:
         parts = (repr(self.compiler.program), repr(self.compiler.options), key, self.device.target)
         name = digest("cuda code", *parts, *versions(), *cuda_versions())
         store = disk()
-        sizes = ", ".join(f"{axis}={extent}" for axis, extent in extents.items())
-        families = ", ".join(r.candidate.family for r in choice.best)
-        what = f"{self.compiler.program.name} for {sizes}; {families}; sm_{self.device.target}"
+        what = self.words(choice, extents)
         found = unpickled(store, name, CudaCode)
         if found is not None:
             self.compiler.history.note(what, start, compiled=False)
@@ -342,8 +345,6 @@ class CudaCompiler:
 
     def _binary(self, text: KernelText | MatrixText) -> Binary:
         """Return machine code of a text: classes that differ often have one text."""
-        from redlang.targets import toolchain  # noqa: PLC0415  (numba-cuda loads at a compile)
-
         cluster = text.cluster if isinstance(text, KernelText) else 1
         shape = text.threads, text.min_blocks, cluster
         own = text.source, text.entry, repr((text.kinds, shape)), self.device.target
@@ -416,8 +417,6 @@ def _time_us(chosen: Iterable[Ranked]) -> float:
 
 def cuda_versions() -> tuple[str, ...]:
     """Return what generated CUDA code depends on besides its text."""
-    from redlang.targets import toolchain  # noqa: PLC0415
-
     return (toolchain.installed_versions(),)
 
 

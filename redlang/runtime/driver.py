@@ -14,11 +14,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from redlang.errors import BackendError
+from redlang.runtime.cache import digest, disk, versions
 from redlang.runtime.memory import Library
-from redlang.targets.stub import DriverCalls, Launch, bind_capturing, bind_launch
+from redlang.targets import cpu, stub
+from redlang.targets.stub import DriverCalls, Launch, Stub
+from redlang.values import dataclass
 
 DEVICE_ATTRIBUTES = {
     "clock_khz": 13,
@@ -94,15 +97,11 @@ class Driver:
         assert address is not None
         return address
 
-    def calls(self) -> DriverCalls:
-        """Return what the launch stub calls."""
-        return DriverCalls(
-            self.address("cuLaunchKernel"),
-            self.address("cuCtxGetCurrent"),
-            self.address("cuCtxPushCurrent_v2"),
-            self.address("cuCtxPopCurrent_v2"),
-            self.address("cuStreamIsCapturing"),
-        )
+    def stub(self) -> Stub:
+        """Return the launch stub."""
+        names = ("cuLaunchKernel", "cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2")
+        calls = map(self.address, (*names, "cuStreamIsCapturing"))
+        return stub.link(_stub_code(), DriverCalls(*calls))
 
     def context(self, device: int) -> int:
         """Return the primary context of a device, kept from now on."""
@@ -137,7 +136,7 @@ class Driver:
     def is_capturing(self, stream: int) -> bool:
         """Say whether a stream is being captured into a CUDA graph."""
         if self.capture_status is None:
-            self.capture_status = bind_capturing(self.calls())
+            self.capture_status = stub.bind_capturing(self.stub())
         status = self.capture_status(stream)
         if status < 0:
             raise self.error("cuStreamIsCapturing", -status)
@@ -200,8 +199,8 @@ class Driver:
             self.call("cuModuleGetFunction", ctypes.byref(function), ctypes.c_void_p(module), name)
             handle = function.value or 0
             self._raise_shared_limit(handle, shared_bytes)
-            launch = bind_launch(
-                self.calls(),
+            launch = stub.bind_launch(
+                self.stub(),
                 function=handle,
                 context=context,
                 threads=threads,
@@ -245,6 +244,18 @@ class Driver:
                 ctypes.c_size_t(shared_bytes),
             )
         return blocks.value
+
+
+@functools.cache
+def _stub_code() -> bytes:
+    """Return the launch stub's object code, from disk or made."""
+    store = disk()
+    key = digest("launch stub", *versions(), *cpu.fingerprint())
+    code = store.load(key)
+    if code is None:
+        code = stub.build()
+        store.store(key, code)
+    return code
 
 
 _HINTS = {

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import gcd
 
 from redlang.codegen.cuda.kernel_text import ArrayClass, Classes
 from redlang.codegen.cuda.matrix_text import TensorMap
 from redlang.ir.types import DType
-from redlang.runtime import tensor_maps
-from redlang.runtime.driver import Driver
+from redlang.runtime.tensor_maps import MapShape
 from redlang.schedule.parts import Part
 
 WIDEST = 16
@@ -18,8 +17,6 @@ LONGEST_EXTENT = 1 << 32
 """What tensor maps hold: bytes between neighbours, elements along an axis."""
 SHORT_EXTENT = 1 << 21
 """Up to this, sums of a few indices are exact in f32; longer axes have code of their own."""
-KEPT_MAPS = 256
-"""Tensor maps that a run remembers for each parameter, by address."""
 
 
 def matrix_classes(
@@ -67,35 +64,18 @@ def _array_class(
     return ArrayClass(known, alignment)
 
 
-def map_maker(
-    driver: Driver,
-    parameter: TensorMap,
-    dtype: DType,
-    extents: Mapping[str, int],
-    strides: Mapping[str, int],
-) -> Callable[[int], bytes]:
-    """Return a function from an array's address to its tensor map, which it remembers.
+def map_shape(
+    parameter: TensorMap, dtype: DType, extents: Mapping[str, int], strides: Mapping[str, int]
+) -> MapShape:
+    """Return what a kernel's tensor map says of an array.
 
     Args:
-        driver: libcuda.
         parameter: What the kernel asks for.
         dtype: The array's element type.
         extents: Extents of all axes.
         strides: The array's, in elements.
     """
-    longs = [extents[axis] for axis in parameter.dims]
+    longs = tuple(extents[axis] for axis in parameter.dims)
     # An axis of one element has a stride that nothing reads, but that must be a legal one.
-    steps = [strides[axis] if extents[axis] > 1 else WIDEST for axis in parameter.dims]
-    made: dict[int, bytes] = {}
-
-    def find(address: int) -> bytes:
-        found = made.get(address)
-        if found is None:
-            if len(made) >= KEPT_MAPS:
-                made.clear()
-            box, span = parameter.box, parameter.span
-            found = tensor_maps.encode(driver, dtype, address, longs, steps, box, span)
-            made[address] = found
-        return found
-
-    return find
+    steps = tuple(strides[axis] if extents[axis] > 1 else WIDEST for axis in parameter.dims)
+    return MapShape(dtype, longs, steps, tuple(parameter.box), parameter.span)

@@ -7,10 +7,11 @@ memory on the device, so a launch makes its own and nothing is kept.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable
 
 from redlang.ir.types import DType
 from redlang.runtime.driver import Driver
+from redlang.values import dataclass
 
 _BYTES = 128
 _ALIGNMENT = 64
@@ -22,48 +23,69 @@ _PROMOTE_TO_128 = 2
 lines of 128 bytes of two boxes are read at different times."""
 
 
-def encode(
-    driver: Driver,
-    dtype: DType,
-    address: int,
-    extents: Sequence[int],
-    strides: Sequence[int],
-    box: Sequence[int],
-    span: int,
-) -> bytes:
-    """Return a tensor map.
+KEPT = 256
+"""Tensor maps that a run remembers for each parameter, by address."""
 
-    Args:
-        driver: libcuda.
+
+@dataclass(frozen=True, slots=True)
+class MapShape:
+    """What a tensor map says besides the array's address.
+
+    Attributes:
         dtype: The array's element type.
-        address: Its address, a multiple of 16.
         extents: Extents, innermost first.
         strides: Strides in elements of the same dimensions; the first is 1, the others multiples
             of 16 bytes.
         box: Elements of one copy along each dimension.
         span: The swizzle in bytes, 0 for none.
+    """
+
+    dtype: DType
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    span: int
+
+
+def map_maker(driver: Driver, shape: MapShape) -> Callable[[int], bytes]:
+    """Return a function from an array's address to its tensor map, which it remembers."""
+    made: dict[int, bytes] = {}
+
+    def find(address: int) -> bytes:
+        found = made.get(address)
+        if found is None:
+            if len(made) >= KEPT:
+                made.clear()
+            found = made[address] = encode(driver, address, shape)
+        return found
+
+    return find
+
+
+def encode(driver: Driver, address: int, shape: MapShape) -> bytes:
+    """Return the tensor map of an array at an address, which is a multiple of 16.
 
     Raises:
         BackendError: The driver refuses it.
     """
-    rank = len(extents)
+    rank = len(shape.extents)
     memory = ctypes.create_string_buffer(_BYTES + _ALIGNMENT)
     start = -ctypes.addressof(memory) % _ALIGNMENT
     wide = ctypes.c_uint64 * rank
     narrow = ctypes.c_uint32 * rank
-    steps = [stride * dtype.bytes for stride in strides[1:]]
+    steps = [stride * shape.dtype.bytes for stride in shape.strides[1:]]
     driver.call(
         "cuTensorMapEncodeTiled",
         ctypes.byref(memory, start),
-        _DTYPES[dtype.name],
+        _DTYPES[shape.dtype.name],
         rank,
         ctypes.c_void_p(address),
-        wide(*extents),
+        wide(*shape.extents),
         wide(*steps, 0),
-        narrow(*box),
+        narrow(*shape.box),
         narrow(*[1] * rank),
         0,
-        _SWIZZLES[span],
+        _SWIZZLES[shape.span],
         _PROMOTE_TO_128,
         0,
     )

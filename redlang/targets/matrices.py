@@ -9,7 +9,7 @@ from __future__ import annotations
 from llvmlite import ir
 
 from redlang.schedule.fragments import SharedTile
-from redlang.targets.numba_cuda import types
+from redlang.targets.kinds import FLOAT32, I32, Kind, Signature, count_of, tuple_of
 from redlang.targets.ptx.across import combined, packed_states, state_kinds, states_type
 from redlang.targets.ptx.answers import answer, extremes, put_answer
 from redlang.targets.ptx.barriers import (
@@ -31,12 +31,9 @@ from redlang.targets.ptx.cp_async import (
 )
 from redlang.targets.ptx.fragments import fetch, fetch_line, stage
 from redlang.targets.ptx.inline import (
-    I32,
-    Context,
-    Intrinsic,
-    NumbaType,
     Typed,
     Values,
+    Word,
     asm,
     define,
     define_generic,
@@ -74,9 +71,7 @@ CHAINS = 4
 few enough to cost no registers."""
 
 
-def _shared_base(
-    context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-) -> Values:
+def _shared_base(builder: ir.IRBuilder, values: Values) -> Values:
     return base(builder)
 
 
@@ -84,23 +79,15 @@ shared_base = define("shared_base", "u32", (), _shared_base)
 """The address of the dynamic shared memory."""
 
 
-def _opaque(typing_context: Context, kind: NumbaType) -> Typed:
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
-        address = context.cast(builder, values[0], kind, types.uint32)
-        return asm(builder, I32, "mov.b32 $0, $1;", "=r,r", [address], effect=True)
-
-    return types.uint32(kind), generate
+def _opaque(builder: ir.IRBuilder, values: Values) -> Values:
+    return asm(builder, I32, "mov.b32 $0, $1;", "=r,r", values, effect=True)
 
 
-opaque = define_generic("opaque", 1, _opaque)
+opaque = define("opaque", "u32", ("u32",), _opaque)
 """An address of which the compiler knows nothing, so that it keeps none derived from it."""
 
 
-def _warp_uniform(
-    context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-) -> Values:
+def _warp_uniform(builder: ir.IRBuilder, values: Values) -> Values:
     text = "shfl.sync.idx.b32 $0, $1, 0, 31, -1;"
     return asm(builder, I32, text, "=r,r", values, effect=True)
 
@@ -109,9 +96,7 @@ warp_uniform = define("warp_uniform", "i32", ("i32",), _warp_uniform)
 """A number that all lanes have, known to the compiler as such."""
 
 
-def _larger(
-    context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-) -> Values:
+def _larger(builder: ir.IRBuilder, values: Values) -> Values:
     return builder.select(builder.icmp_signed(">", *values), *values)
 
 
@@ -119,7 +104,7 @@ larger = define("larger", "i64", ("i64", "i64"), _larger)
 """The larger of two integers."""
 
 
-def fold(function: Intrinsic, counts: dict[str, int], over: str) -> Intrinsic:
+def fold(function: Word, counts: dict[str, int], over: str) -> Word:
     """Return a function that combines the elements of fragments along `over`, as `tiles.fold`.
 
     Elements are combined in a few chains, in an order that is fixed but not the elements' own:
@@ -136,9 +121,7 @@ def fold(function: Intrinsic, counts: dict[str, int], over: str) -> Intrinsic:
         outer *= counts[axis]
     total = outer * counts[over] * inner
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         columns = [unpack(builder, value, total) for value in values]
         found = []
         for start in range(outer):
@@ -148,35 +131,31 @@ def fold(function: Intrinsic, counts: dict[str, int], over: str) -> Intrinsic:
                 chains = states[:CHAINS]
                 for number, state in enumerate(states[CHAINS:]):
                     at = number % CHAINS
-                    chains[at] = combined(context, builder, body, chains[at], state)
+                    chains[at] = combined(builder, body, chains[at], state)
                 while len(chains) > 1:
                     pairs = zip(chains[::2], chains[1::2], strict=False)
-                    joined = [combined(context, builder, body, a, b) for a, b in pairs]
+                    joined = [combined(builder, body, a, b) for a, b in pairs]
                     chains = joined + chains[len(chains) & ~1 :]
                 found.append(chains[0])
-        return packed_states(context, builder, body, found)
+        return packed_states(builder, body, found)
 
     result = states_type(body, outer * inner)
     return define(body.python.__name__, result, state_kinds(body, total), generate)
 
 
-def zeros(count: int) -> Intrinsic:
+def zeros(count: int) -> Word:
     """Return a function without arguments that gives a fragment of zeros."""
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         return pack(builder, [ir.Constant(ir.FloatType(), 0.0)] * count)
 
-    return define("zeros", types.UniTuple(types.float32, count), (), generate)
+    return define("zeros", tuple_of([FLOAT32] * (count)), (), generate)
 
 
-def _weight(typing_context: Context, kind: NumbaType) -> Typed:
-    count = kind.count if isinstance(kind, types.UniTuple) else 1
+def _weight(kind: Kind) -> Typed:
+    count = count_of(kind)
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         text = "ex2.approx.ftz.f32 $0, $1;"
         kind_ = ir.FloatType()
         powers = [
@@ -185,7 +164,7 @@ def _weight(typing_context: Context, kind: NumbaType) -> Typed:
         ]
         return pack(builder, powers)
 
-    return kind(kind), generate
+    return Signature(kind, (kind,)), generate
 
 
 power_of_two = define_generic("power_of_two", 1, _weight)

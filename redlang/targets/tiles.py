@@ -13,7 +13,16 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from llvmlite import ir
 
-from redlang.targets.numba_cuda import types
+from redlang.targets.kinds import (
+    BOOL,
+    INT32,
+    LLVM_TYPES,
+    SCALARS,
+    Kind,
+    Signature,
+    count_of,
+    tuple_of,
+)
 from redlang.targets.ptx.access import Access, Along, Guard
 from redlang.targets.ptx.across import (
     blocks,
@@ -32,19 +41,15 @@ from redlang.targets.ptx.barriers import (
     cluster_wait,
     named_barrier,
 )
-from redlang.targets.ptx.calls import Body, body_of, call, function, results_of
+from redlang.targets.ptx.calls import body_of, call, function, results_of
 from redlang.targets.ptx.columns import columns
 from redlang.targets.ptx.convert import COMPUTE_CODES, STORAGE_BITS, rounding
 from redlang.targets.ptx.cp_async import pieces_arrived, pieces_commit
 from redlang.targets.ptx.elementary import exp, exp2, fma, maximum, minimum, rsqrt
 from redlang.targets.ptx.inline import (
-    LLVM_TYPES,
-    NUMBA_TYPES,
-    Context,
-    Intrinsic,
-    NumbaType,
     Typed,
     Values,
+    Word,
     define,
     define_generic,
     pack,
@@ -84,7 +89,7 @@ Counts = Mapping[str, int]
 """Registers of a tile along each axis, in the tile's order of axes."""
 
 
-def elementwise(function: Intrinsic, counts: Counts, *axes: str) -> Intrinsic:
+def elementwise(function: Word, counts: Counts, *axes: str) -> Word:
     """Return a function that applies a generated scalar function to every element of tiles.
 
     Args:
@@ -106,9 +111,7 @@ def elementwise(function: Intrinsic, counts: Counts, *axes: str) -> Intrinsic:
         for code, own in zip(body.arguments, held, strict=True)
     ]
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         arguments = [
             unpack(builder, value, _product(counts[axis] for axis in own))
             for value, own in zip(values, held, strict=True)
@@ -119,13 +122,13 @@ def elementwise(function: Intrinsic, counts: Counts, *axes: str) -> Intrinsic:
                 elements[_place(own, counts, at)]
                 for elements, own in zip(arguments, held, strict=True)
             ]
-            states.append(results_of(builder, body, call(context, builder, body, chosen)))
-        return packed_states(context, builder, body, states)
+            states.append(results_of(builder, body, call(builder, body, chosen)))
+        return packed_states(builder, body, states)
 
     return define(body.python.__name__, result, kinds, generate)
 
 
-def fold(function: Intrinsic, counts: Counts, over: str) -> Intrinsic:
+def fold(function: Word, counts: Counts, over: str) -> Word:
     """Return a function that combines the elements of tiles along the axes `over`.
 
     `function` combines two states: it takes the values of the left one, then those of the right
@@ -144,26 +147,23 @@ def fold(function: Intrinsic, counts: Counts, over: str) -> Intrinsic:
     folded = {axis: count for axis, count in counts.items() if axis in over.split()}
     total = _product(counts.values())
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         states = unpacked_states(builder, values, total)
         found = [
             tree(
-                context,
                 builder,
                 body,
                 [states[_place(tuple(counts), counts, at | inner)] for inner in _positions(folded)],
             )
             for at in _positions(kept)
         ]
-        return packed_states(context, builder, body, found)
+        return packed_states(builder, body, found)
 
     result = states_type(body, _product(kept.values()))
     return define(body.python.__name__, result, state_kinds(body, total), generate)
 
 
-def inside(reaches: Sequence[int]) -> Intrinsic:
+def inside(reaches: Sequence[int]) -> Word:
     """Return a function that says which registers along an axis hold elements of the axis.
 
     Args:
@@ -173,9 +173,7 @@ def inside(reaches: Sequence[int]) -> Intrinsic:
         A function of the number of elements from the thread's first one on (i32).
     """
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         left = values[0]
         tests = [builder.icmp_signed(">", left, ir.Constant(left.type, reach)) for reach in reaches]
         return pack(builder, tests)
@@ -183,7 +181,7 @@ def inside(reaches: Sequence[int]) -> Intrinsic:
     return define("inside", tile_type("bool", len(reaches)), ("i32",), generate)
 
 
-def indices(code: str, reaches: Sequence[int]) -> Intrinsic:
+def indices(code: str, reaches: Sequence[int]) -> Word:
     """Return a function from a thread's first index along an axis to the tile of its indices.
 
     Args:
@@ -191,9 +189,7 @@ def indices(code: str, reaches: Sequence[int]) -> Intrinsic:
         reaches: What each register adds to the first index.
     """
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         kind = LLVM_TYPES[code]
         return pack(
             builder, [builder.add(values[0], ir.Constant(kind, reach)) for reach in reaches]
@@ -202,19 +198,17 @@ def indices(code: str, reaches: Sequence[int]) -> Intrinsic:
     return define("indices", tile_type(code, len(reaches)), (code,), generate)
 
 
-def constants(numbers: Sequence[int]) -> Intrinsic:
+def constants(numbers: Sequence[int]) -> Word:
     """Return a function without arguments that gives a tile of f32 numbers."""
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         kind = LLVM_TYPES["f32"]
         return pack(builder, [ir.Constant(kind, float(number)) for number in numbers])
 
     return define("constants", tile_type("f32", len(numbers)), (), generate)
 
 
-def gather(dtype: str, count: int, *, guarded: bool = False, native_f8: bool = True) -> Intrinsic:
+def gather(dtype: str, count: int, *, guarded: bool = False, native_f8: bool = True) -> Word:
     """Return a function that loads `count` elements: (address of the first, tile of offsets).
 
     Args:
@@ -224,41 +218,25 @@ def gather(dtype: str, count: int, *, guarded: bool = False, native_f8: bool = T
             there is none, nothing is read, and zeros are returned.
         native_f8: Whether the device converts f8 by an instruction.
     """
-    size = STORAGE_BITS[dtype] // 8
+    size = ir.Constant(LLVM_TYPES["i64"], STORAGE_BITS[dtype] // 8)
     guards = (Guard("any"),) if guarded else ()
     single = load(Access(dtype, 1, guards=guards), hint="keep", native_f8=native_f8)
-    codes = (*_I64_2, "i32") if guarded else _I64_2
-    if guarded:
-        body = Body(
-            lambda base, offset, some: single(base + offset * size, some),
-            (COMPUTE_CODES[dtype],),
-            codes,
-        )
-    else:
-        body = Body(
-            lambda base, offset: single(base + offset * size), (COMPUTE_CODES[dtype],), codes
-        )
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         base, offsets, *some = values
-        found = [
-            call(context, builder, body, [base, offset, *some])
-            for offset in unpack(builder, offsets, count)
-        ]
-        return pack(builder, found)
+        places = [builder.mul(offset, size) for offset in unpack(builder, offsets, count)]
+        return pack(
+            builder, [single.emit(builder, builder.add(base, place), *some) for place in places]
+        )
 
-    kinds = ["i64", tile_type("i64", count), *codes[2:]]
+    kinds = ["i64", tile_type("i64", count), *(["i32"] if guarded else [])]
     return define("gather", tile_type(COMPUTE_CODES[dtype], count), kinds, generate)
 
 
 _I64_2 = ("i64", "i64")
 
 
-def _smaller(
-    context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-) -> Values:
+def _smaller(builder: ir.IRBuilder, values: Values) -> Values:
     return builder.select(builder.icmp_signed("<", *values), *values)
 
 
@@ -266,9 +244,7 @@ smaller = define("smaller", "i64", _I64_2, _smaller)
 """The smaller of two integers."""
 
 
-def _clamped(
-    context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-) -> Values:
+def _clamped(builder: ir.IRBuilder, values: Values) -> Values:
     (value,) = values
     for bound, sign in ((1 << 30, "<"), (-(1 << 30), ">")):
         limit = ir.Constant(value.type, bound)
@@ -280,7 +256,7 @@ clamped = define("clamped", "i32", ("i64",), _clamped)
 """A number of elements as an i32; what is beyond 2^30 becomes that."""
 
 
-def _tiles(context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values) -> Values:
+def _tiles(builder: ir.IRBuilder, values: Values) -> Values:
     extent, tile = values
     one = ir.Constant(extent.type, 1)
     return builder.udiv(builder.add(extent, builder.sub(tile, one)), tile)
@@ -290,39 +266,35 @@ tiles = define("tiles", "i64", _I64_2, _tiles)
 """`tiles(extent, tile)`: how many tiles cover an extent; cheap for powers of two."""
 
 
-def _divided(
-    context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-) -> Values:
+def _divided(builder: ir.IRBuilder, values: Values) -> Values:
     number, divisor = values
     narrow = builder.trunc(divisor, LLVM_TYPES["u32"])
     quotient = builder.udiv(number, narrow)
     rest = builder.sub(number, builder.mul(quotient, narrow))
-    return context.make_tuple(builder, signature.return_type, [quotient, rest])
+    return pack(builder, [quotient, rest])
 
 
-divided = define("divided", types.UniTuple(types.int32, 2), ("i32", "i64"), _divided)
+divided = define("divided", tuple_of([INT32] * (2)), ("i32", "i64"), _divided)
 """`divided(number, divisor)`: quotient and remainder of non-negative numbers, in 32 bits."""
 
 
-def _choose(typing_context: Context, test: NumbaType, yes: NumbaType, no: NumbaType) -> Typed:
-    count = yes.count if isinstance(yes, types.UniTuple) else 1
+def _choose(test: Kind, yes: Kind, no: Kind) -> Typed:
+    count = count_of(yes)
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         pairs = zip(
             unpack(builder, values[1], count), unpack(builder, values[2], count), strict=True
         )
         return pack(builder, [builder.select(values[0], a, b) for a, b in pairs])
 
-    return yes(types.boolean, yes, yes), generate
+    return Signature(yes, (BOOL, yes, yes)), generate
 
 
 choose = define_generic("choose", 3, _choose)
 """`choose(test, tile, tile)`: one of two tiles, by one test."""
 
 
-def split(code: str, counts: Counts, over: str, k: int) -> Intrinsic:
+def split(code: str, counts: Counts, over: str, k: int) -> Word:
     """Return a function that deals the elements along `over` out to k tiles: (tile, neutral).
 
     Element i goes to tile i % k at place i // k; what is missing at the end is `neutral`.
@@ -338,9 +310,7 @@ def split(code: str, counts: Counts, over: str, k: int) -> Intrinsic:
     chunks = -(-_product(folded.values()) // k)
     total = _product(kept.values()) * chunks
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         elements = unpack(builder, values[0], _product(counts.values()))
         hands: list[list[ir.Value]] = [[] for _ in range(k)]
         for at in _positions(kept):
@@ -352,10 +322,10 @@ def split(code: str, counts: Counts, over: str, k: int) -> Intrinsic:
                 for hand in range(k):
                     hands[hand].append(row[chunk * k + hand])
         tiles = [pack(builder, hand) for hand in hands]
-        return tiles[0] if k == 1 else context.make_tuple(builder, signature.return_type, tiles)
+        return tiles[0] if k == 1 else pack(builder, tiles)
 
     kind = tile_type(code, total)
-    result = kind if k == 1 else types.UniTuple(kind, k)
+    result = kind if k == 1 else tuple_of([kind] * (k))
     return define("split", result, [tile_type(code, _product(counts.values())), code], generate)
 
 
@@ -380,7 +350,7 @@ def _place(own: Sequence[str], counts: Counts, at: Mapping[str, int]) -> int:
 
 
 __all__ = [
-    "NUMBA_TYPES",
+    "SCALARS",
     "Access",
     "Along",
     "Guard",

@@ -1,26 +1,22 @@
 """Generated Python text → PTX → machine code, for a named target, with or without a GPU.
 
-The one module that calls numba-cuda, and only as a compiler: launching is `runtime.driver`'s. Numba
-turns the text into PTX; `ptxas` turns PTX into a cubin and reports registers and spills. PTX never
-goes through nvJitLink, which ignores `setmaxnreg` and spills where `ptxas` does not.
+`targets.translate` makes LLVM text of it, libNVVM makes PTX of that, and `ptxas` turns PTX into a
+cubin and reports registers and spills. PTX never goes through nvJitLink, which ignores `setmaxnreg`
+and spills where `ptxas` does not.
 """
 
 from __future__ import annotations
 
 import functools
-import gc
-import linecache
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
-from types import ModuleType
-from typing import Any
 
 from redlang.errors import BackendError
-from redlang.targets.assembler import Assembly, ToolMissingError, assemble
+from redlang.targets import nvvm
+from redlang.targets.assembler import Assembly, ToolMissingError, assemble, find_ptxas
 
 INSTALL_HINT = 'pip install "redlang[cuda]" installs the compiler; no GPU is needed to compile'
 
@@ -98,7 +94,7 @@ def build(
     try:
         assembly = assemble(ptx, target)
     except BackendError:
-        _try_out(compiler())
+        _try_out()
         raise
     return Binary(entry, target, source, ptx, assembly)
 
@@ -113,60 +109,34 @@ def to_ptx(
     min_blocks: int = 1,
 ) -> str:
     """Compile the kernel `entry` of generated Python text to PTX; arguments as in `build`."""
-    capability = parse_target(target)
-    cuda = compiler()
-    # Numba keeps global state while it compiles, so one thread at a time.
-    with _lock, _without_collection():
-        function = _execute(source, entry)
-        try:
-            return _compile(
-                cuda, function, entry, parameters, capability, (max_threads, min_blocks)
-            )
-        except Exception as error:
-            _try_out(cuda)
-            raise BackendError(
-                f"numba-cuda cannot compile {entry!r} for {target}: {error}",
-                hint=f"installed: {installed_versions()}",
-            ) from error
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Keep Python from searching for cycles: Numba makes many objects, and drops few meanwhile.
-
-    The search takes a fifth of a compile.
-    """
-    collects = gc.isenabled()
-    gc.disable()
+    major, minor, suffix = parse_target(target)
+    options = [f"-arch=compute_{major}{minor}{suffix}", "-opt=3"]
     try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
-
-
-def _compile(
-    cuda: ModuleType,
-    function: Callable[..., None],
-    entry: str,
-    parameters: Sequence[str],
-    capability: tuple[int, int, str],
-    bounds: tuple[int, int],
-) -> str:
-    names = {"u64": "uint64", "i64": "int64", "i32": "int32", "u32": "uint32", "f32": "float32"}
-    names |= {"f64": "float64", "bool": "boolean", "map": "uint64"}
-    types = cuda.types
-    signature = types.void(*(getattr(types, names[code]) for code in parameters))
-    cc = capability if capability[2] else capability[:2]
-    # The numba ABI is the only one for kernels. fastmath stays off: the few fast instructions
-    # are chosen one by one, each with its error bound.
-    ptx, _ = cuda.compile(
-        function, signature, device=False, abi="numba", cc=cc, launch_bounds=bounds
-    )
-    text = _tidy(ptx, entry)
+        with _lock:
+            text = _module(source, entry, parameters, (max_threads, min_blocks))
+            ptx = nvvm.compile_text(text, options)
+    except ToolMissingError:
+        raise
+    except Exception as error:
+        _try_out()
+        raise BackendError(
+            f"{entry!r} does not compile for {target}: {error}",
+            hint=f"installed: {installed_versions()}",
+        ) from error
+    ptx = re.sub(r"(?m)^\.version .*$", f".version {_FIRST_WITH_EVERY_TARGET}", ptx)
     for number in (i for i, code in enumerate(parameters) if code == "map"):
-        text = _by_value(text, f"{entry}_param_{number}")
-    return text
+        ptx = _by_value(ptx, f"{entry}_param_{number}")
+    return ptx
+
+
+def _module(source: str, entry: str, parameters: Sequence[str], bounds: tuple[int, int]) -> str:
+    """Return the LLVM module of a kernel."""
+    # The words load here, where they are needed.
+    from redlang.targets import kinds, translate  # noqa: PLC0415
+
+    types = [kinds.SCALARS["u64" if code == "map" else code] for code in parameters]
+    namespace = translate.execute(source, f"<redlang {entry}>")
+    return translate.translate(namespace[entry], entry, types, bounds)
 
 
 def _by_value(ptx: str, parameter: str) -> str:
@@ -177,58 +147,6 @@ def _by_value(ptx: str, parameter: str) -> str:
         rf"mov.b64 \1, {parameter}; cvta.param.u64 \1, \1;",
         ptx,
     )
-
-
-def _tidy(ptx: str, entry: str) -> str:
-    """Give the kernel its own name, drop Numba's environment pointer, set the PTX version.
-
-    Numba's mangled name holds counters; without it the same source gives the same bytes.
-    """
-    mangled = re.search(r"\.visible \.entry (\w+)", ptx)
-    assert mangled is not None, ptx
-    lines = [line for line in ptx.split("\n") if "NumbaEnv" not in line]
-    text = "\n".join(lines).replace(mangled[1], entry)
-    return re.sub(r"(?m)^\.version .*$", f".version {_FIRST_WITH_EVERY_TARGET}", text)
-
-
-def _execute(source: str, entry: str) -> Callable[..., None]:
-    """Run generated text in its own namespace and return the function `entry`."""
-    file = f"<redlang {entry} {abs(hash(source)):x}>"
-    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    namespace: dict[str, Any] = {"__name__": "redlang_generated"}
-    exec(compile(source, file, "exec"), namespace)
-    function: Callable[..., None] = namespace[entry]
-    return function
-
-
-@functools.cache
-def compiler() -> ModuleType:
-    """Return `numba.cuda`.
-
-    Raises:
-        BackendError: It is missing; the message names the versions found.
-    """
-    with _lock:
-        try:
-            # 0.4 s, which only who compiles for a GPU pays.
-            from redlang.targets.numba_cuda import cuda  # noqa: PLC0415
-        except ImportError as error:
-            raise ToolMissingError(
-                f"numba-cuda cannot be imported: {error}",
-                hint=f"{INSTALL_HINT}; installed: {installed_versions()}",
-            ) from error
-        module: ModuleType = cuda
-        return module
-
-
-@functools.cache
-def _try_out(cuda: ModuleType) -> None:
-    """Tell, once, a text that does not compile from a compiler that compiles nothing.
-
-    Raises:
-        ToolMissingError: It is the compiler; the message names the versions found.
-    """
-    _self_test(cuda)
 
 
 _SELF_TEST = """\
@@ -245,29 +163,43 @@ def self_test(x, y):
 """
 
 
-def _self_test(cuda: ModuleType) -> None:
-    """Compile one small kernel that uses inline PTX, tiles and a compiled sub-function."""
+def is_installed() -> bool:
+    """Tell whether there is a compiler."""
     try:
-        function = _execute(_SELF_TEST, "self_test")
-        ptx = _compile(cuda, function, "self_test", ("u64", "u64"), (9, 0, "a"), (32, 1))
+        nvvm.load()
+        find_ptxas()
+    except ToolMissingError:
+        return False
+    return True
+
+
+@functools.cache
+def _try_out() -> None:
+    """Tell, once, a text that does not compile from a compiler that compiles nothing.
+
+    Raises:
+        ToolMissingError: It is the compiler; the message names the versions found.
+    """
+    try:
+        text = _module(_SELF_TEST, "self_test", ("u64", "u64"), (32, 1))
+        ptx = nvvm.compile_text(text, ["-arch=compute_90a"])
         wanted = (".target sm_90a", "L1::no_allocate.v4.b32", "add.f32", ".entry self_test(")
         missing = [text for text in wanted if text not in ptx]
     except Exception as error:
         raise ToolMissingError(
-            f"numba-cuda fails on a small kernel: {error}",
+            f"a small kernel does not compile: {error}",
             hint=f"installed: {installed_versions()}; {INSTALL_HINT}",
         ) from error
     if missing:
         raise ToolMissingError(
-            f"numba-cuda compiles a small kernel to something else: no {missing} in its PTX",
+            f"a small kernel compiles to something else: no {missing} in its PTX",
             hint=f"installed: {installed_versions()}",
         )
 
 
 def installed_versions() -> str:
     """Return the versions of everything that takes part in compiling, for messages."""
-    compilers = ("numba-cuda", "numba", "llvmlite", "numpy")
-    packages = (*compilers, "cuda-bindings", "cuda-core", "nvidia-nvvm", "nvidia-cuda-nvcc")
+    packages = ("llvmlite", "nvidia-nvvm", "nvidia-cuda-nvcc")
     return ", ".join(f"{name} {_version(name)}" for name in packages)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
+import math
+from types import SimpleNamespace
 
+from redlang.targets.expressions import Register
 from redlang.targets.ptx.casts import cast, conversion, exponent_of, ldexp, mantissa_of
 from redlang.targets.ptx.elementary import (
     exp,
@@ -44,10 +46,24 @@ from redlang.targets.ptx.functions import (
     sqrt,
     tanh,
 )
+from redlang.targets.ptx.inline import Word, define
 
-f32, f64 = np.float32, np.float64
-i32, i64, u32, u64 = np.int32, np.int64, np.uint32, np.uint64
-inf, nan = np.inf, np.nan
+
+def _number(code: str) -> Word:
+    """Return the word that makes a number of a type: its argument is cast to it."""
+    return define(code, code, (code,), lambda builder, values: values[0])
+
+
+f32, f64 = _number("f32"), _number("f64")
+i32, i64, u32, u64 = _number("i32"), _number("i64"), _number("u32"), _number("u64")
+inf, nan = math.inf, math.nan
+
+cuda = SimpleNamespace(
+    threadIdx=SimpleNamespace(x=Register("tid.x")),
+    blockIdx=SimpleNamespace(x=Register("ctaid.x")),
+    gridDim=SimpleNamespace(x=Register("nctaid.x")),
+)
+"""Where a thread is in its block, and the block in the grid."""
 
 to_bool = conversion("bool")
 to_i32 = conversion("i32")
@@ -93,6 +109,7 @@ __all__ = [
     "ceil",
     "clip",
     "cos",
+    "cuda",
     "erf",
     "exp",
     "exp2",

@@ -12,6 +12,8 @@ from redlang import pipeline
 from redlang.codegen.cuda.kernel_text import Number
 from redlang.codegen.cuda.matrix_text import MatrixText, TensorMap
 from redlang.runtime import cuda_compiled, tensor_maps
+from redlang.runtime.cuda_code import CudaKernel
+from redlang.runtime.cuda_course import Image
 from redlang.schedule.device import DEFAULT_DEVICE
 from redlang.targets import toolchain
 from tests.codegen.emulating import KINDS, STORED, Machine
@@ -46,8 +48,9 @@ class Space:
         return np.frombuffer((ctypes.c_uint8 * size).from_address(int(part.start)), np.uint8)
 
 
-def encoded(driver, dtype, address, extents, strides, box, span):
+def encoded(driver, address, shape):
     """Stand in for `tensor_maps.encode`, with its checks."""
+    dtype, extents, strides, box = shape.dtype, shape.extents, shape.strides, shape.box
     size = dtype.bytes
     assert strides[0] == 1
     assert address % 16 == 0
@@ -75,6 +78,7 @@ class FakeDriver:
         self.launches = []
         self.capturing = False
         self.paths = []
+        self.compiled = {}
 
     def is_capturing(self, stream):
         return self.capturing
@@ -85,7 +89,14 @@ class FakeDriver:
     def clear(self, device, address, count, stream):
         ctypes.memset(address, 0, 4 * count)
 
-    def load(self, kernel):
+    def image(self, kernel):
+        text = kernel.text
+        image = Image(kernel.cubin, text.entry, text.threads, text.shared_bytes, text.kinds)
+        self.compiled[image] = kernel
+        return image
+
+    def load(self, image):
+        kernel = self.compiled[image]
         memory = Process()
         if isinstance(kernel.text, MatrixText):
             return self._load_matrices(kernel.text)
@@ -139,8 +150,8 @@ class CodeDriver(FakeDriver):
         super().__init__()
         self.kernels = []
 
-    def load(self, kernel):
-        self.kernels.append(kernel)
+    def load(self, image):
+        self.kernels.append(self.compiled[image])
         return lambda stream, blocks, *arguments: 0
 
 
@@ -167,16 +178,18 @@ def simulated(monkeypatch, device=DEFAULT_DEVICE, driver=None):
         )
 
     def backend(machine, call, where):
-        compiler = machine.cuda_compiler(call.program, device)
-        return cuda_compiled.CudaCompiled(compiler, cast(Any, driver), 0)
+        finder = machine.cuda_finder(call.program, device)
+        return cuda_compiled.CudaCompiled(finder, cast(Any, driver), 0)
 
     monkeypatch.setattr(toolchain, "build", build)
     monkeypatch.setattr(tensor_maps, "encode", encoded)
     monkeypatch.setattr(pipeline.Machine, "backend", backend)
     monkeypatch.setattr(cuda_compiled, "stream_text", lambda library, number: ("0", {}))
     monkeypatch.setattr(cuda_compiled, "counters_of", lambda *where: Zeros())
+    # The simulator runs the text, which an image has not.
+    monkeypatch.setattr(CudaKernel, "image", property(driver.image))
     monkeypatch.setattr(
-        cuda_compiled, "load", lambda code, driver, number: [driver.load(k) for k in code.kernels]
+        cuda_compiled, "load", lambda images, driver, number: [*map(driver.load, images)]
     )
     monkeypatch.setenv("REDLANG_CACHE_DIR", "")
     yield driver

@@ -11,13 +11,15 @@ import pytest
 
 import redlang
 from redlang.schedule.device import DEVICES
+from redlang.targets import toolchain
 from redlang.testing.cascades import ELEMENT_TYPES, LARGE, random_cascade
 from redlang.testing.layouts import Placed, placed_all
 from tests.cubin.device import compiling
 from tests.kernels import CORPUS, _Monoid
 
 if __name__ != "__main__":
-    pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
+    if not toolchain.is_installed():
+        pytest.skip("the compiler for GPUs is not installed", allow_module_level=True)
     pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 BY_CAPABILITY = {device.capability: device for device in DEVICES.values()}

@@ -23,7 +23,8 @@ from tests.cubin.cases import (
 )
 from tests.cubin.emitting import lowered, program_of
 
-pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
+if not toolchain.is_installed():
+    pytest.skip("the compiler for GPUs is not installed", allow_module_level=True)
 
 WIDE = "ld.global.nc.L1::no_allocate.v4.b32"
 

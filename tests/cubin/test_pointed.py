@@ -6,6 +6,7 @@ import pytest
 import redlang
 from redlang.ir.types import BF16, BOOL, F32, F64, I32, I64, U8
 from redlang.runtime import arguments, call
+from redlang.targets import toolchain
 from tests.cubin.device import compiling, simulated
 
 torch = pytest.importorskip("torch")
@@ -16,6 +17,7 @@ def scaled(x: "m n", a: float, b: float) -> ("m n", "m"):
     return y, sum[n](y)
 """
 TYPES = {torch.float32: F32, torch.float64: F64, torch.bfloat16: BF16}
+COMPILES = pytest.mark.skipif(not toolchain.is_installed(), reason="no compiler for GPUs")
 INTEGERS = {torch.int64: I64, torch.int32: I32, torch.uint8: U8}
 POINTED = {**TYPES, **INTEGERS, torch.bool: BOOL}
 COUNTED = """\
@@ -68,8 +70,8 @@ def test_the_type_of_the_result_is_that_of_the_arrays(near, far, monkeypatch):
     assert y.tolist() == [[3.0] * 3] * 2
 
 
+@COMPILES
 def test_it_compiles(near, far, monkeypatch):
-    pytest.importorskip("numba_cuda")
     x = torch.ones(64, 256, dtype=torch.float16)
     with compiling(monkeypatch) as driver:
         redlang.compile(TEXT)(x, torch.tensor(2.0), torch.tensor(1.0, dtype=torch.float64))
@@ -78,9 +80,9 @@ def test_it_compiles(near, far, monkeypatch):
         assert set(kernel.text.kinds) == {"i64"}
 
 
+@COMPILES
 @pytest.mark.parametrize("dtype", list(INTEGERS))
 def test_integers_and_truth_values_compile(dtype, near, far, monkeypatch):
-    pytest.importorskip("numba_cuda")
     x = torch.ones(64, 256, dtype=torch.float16)
     first = torch.tensor(3, dtype=dtype)
     with compiling(monkeypatch) as driver:
@@ -111,7 +113,8 @@ def test_kernels_on_matrix_tiles_read_it_too(near, far, monkeypatch):
     assert "a_f32 = to_f32(a_f32_load(a_f32_at))" in path.source
     expected = torch.exp(q.float() @ q.float().T * 0.125)
     torch.testing.assert_close(found.float(), expected, rtol=1e-2, atol=1e-2)
-    pytest.importorskip("numba_cuda")
+    if not toolchain.is_installed():
+        pytest.skip("the compiler for GPUs is not installed")
     with compiling(monkeypatch) as compiled:
         redlang.compile(text)(q, q, torch.tensor(0.125))
     assert [k.spill_bytes for k in compiled.kernels] == [0]

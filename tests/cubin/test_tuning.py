@@ -43,8 +43,8 @@ def clock(monkeypatch):
 
 
 def compiler(kernel):
-    (found,) = kernel.machine._cuda_compilers.values()
-    return found
+    (found,) = kernel.machine._cuda_finders.values()
+    return found.compiler
 
 
 def test_the_first_call_measures_and_the_winner_runs(gpu, clock):

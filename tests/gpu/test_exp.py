@@ -8,7 +8,6 @@ from tests.gpu.launching import Buffer, launch, load
 pytestmark = pytest.mark.gpu
 
 SOURCE = """\
-from numba import cuda
 from redlang.targets import tiles as t
 from redlang.targets.vocabulary import *
 

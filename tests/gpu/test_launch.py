@@ -11,7 +11,6 @@ from tests.gpu.launching import at_hand, load
 pytestmark = pytest.mark.gpu
 
 SOURCE = """\
-from numba import cuda
 from redlang.targets import tiles as t
 from redlang.targets.vocabulary import *
 

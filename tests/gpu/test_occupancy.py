@@ -14,7 +14,6 @@ pytestmark = pytest.mark.gpu
 
 # A chain of sums that are all live at once takes about as many registers as it has elements.
 SOURCE = """\
-from numba import cuda
 from redlang.targets import tiles as t
 from redlang.targets.vocabulary import *
 

@@ -7,7 +7,14 @@ import pytest
 
 from redlang.errors import BackendError
 from redlang.runtime.driver import Driver, driver, require_driver
-from redlang.targets.stub import PARAMETER_KINDS, DriverCalls, bind_capturing, bind_launch
+from redlang.targets.stub import (
+    PARAMETER_KINDS,
+    DriverCalls,
+    bind_capturing,
+    bind_launch,
+    build,
+    link,
+)
 from redlang.targets.toolchain import PARAMETER_TYPES
 
 Launch = ctypes.CFUNCTYPE(
@@ -63,14 +70,14 @@ class FakeDriver:
         return 0
 
     @property
-    def calls(self):
+    def stub(self):
         addresses = (ctypes.cast(f, ctypes.c_void_p).value or 0 for f in self.functions)
-        return DriverCalls(*addresses)
+        return link(build(), DriverCalls(*addresses))
 
 
 def bound(fake, kinds):
     return bind_launch(
-        fake.calls, function=11, context=5, threads=128, shared_bytes=4096, kinds=kinds
+        fake.stub, function=11, context=5, threads=128, shared_bytes=4096, kinds=kinds
     )
 
 
@@ -110,7 +117,7 @@ def test_a_foreign_context_is_replaced_for_the_launch_only():
 def test_a_stream_tells_whether_it_is_captured_or_why_it_cannot():
     fake = FakeDriver(())
     fake.capturing = {2**63 + 7: 1, 3: 2, 4: -906}
-    status = bind_capturing(fake.calls)
+    status = bind_capturing(fake.stub)
     assert [status(stream) for stream in (0, 2**63 + 7, 3, 4)] == [0, 1, 2, -906]
     for wrong in (("x",), (), (1, 2)):
         with pytest.raises(TypeError):

@@ -2,7 +2,6 @@
 
 import ctypes
 import re
-from types import SimpleNamespace
 
 import llvmlite.binding as llvm
 import ml_dtypes
@@ -12,6 +11,8 @@ from llvmlite import ir
 
 from redlang.schedule.fragments import SharedTile
 from redlang.targets.ptx import convert, pairs
+from redlang.targets.ptx.calls import Body
+from redlang.targets.ptx.inline import define
 
 STORED = {"f32": np.float32, "bf16": ml_dtypes.bfloat16}
 I64 = ir.IntType(64)
@@ -35,7 +36,7 @@ def memory_of(shared):
     return asm
 
 
-def taxicab(context, builder, body, values):
+def taxicab(builder, body, values):
     """Return so far + |x - y| * w: the step of these tests."""
     so_far, x, y, w = values
     distance = builder.fsub(x, y)
@@ -94,7 +95,8 @@ def test_pairs_of_rows_and_columns(
         monkeypatch.setattr(module, "asm", memory_of(shared))
     monkeypatch.setattr(pairs, "define", lambda name, result, kinds, generate: generate)
     monkeypatch.setattr(pairs, "call", taxicab)
-    step = SimpleNamespace(body=pairs.Body(lambda: None, ("f32",), ("f32",) * 4))
+    body = Body(lambda: None, ("f32",), ("f32",) * 4)
+    step = define("step", "f32", body.arguments, lambda builder, values: values[0], body)
     engine, run = jitted(pairs.pairs(step, shape), shape)
     expected = np.abs(values[0][:, None] - values[1]) * values[2]
     expected = expected.sum(-1, dtype=np.float64)
@@ -116,7 +118,7 @@ def jitted(generate, shape):
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), "run")
     builder = ir.IRBuilder(function.append_basic_block())
     *given, out = function.args
-    fragment = generate(None, builder, None, given)
+    fragment = generate(builder, given)
     builder.store(fragment, builder.inttoptr(out, fragment.type.as_pointer()), align=4)
     builder.ret_void()
     llvm.initialize_native_target()

@@ -7,9 +7,6 @@ from collections.abc import Sequence
 from redlang.codegen.writer import Names
 
 _HEADER = """\
-import numpy as np
-from numba import cuda
-
 from redlang.targets import tiles as t
 from redlang.targets.vocabulary import *
 """
@@ -88,7 +85,7 @@ WORDS = frozenset(
 )
 """The words of scalar text: what `redlang.targets.vocabulary` defines."""
 
-_RESERVED = {"np", "cuda", "t"}
+_RESERVED = {"cuda", "t"}
 _SHORT = (
     "# All results have 16 bits or fewer: what short forms are off by does not show.",
     "exp = short_exp",

@@ -10,31 +10,17 @@ from collections.abc import Mapping, Sequence
 
 from llvmlite import ir
 
-from redlang.targets.numba_cuda import types
+from redlang.targets.kinds import I32, VOID, Kind, tuple_of
 from redlang.targets.ptx.barriers import BARRIER, CLUSTER_BARRIER
 from redlang.targets.ptx.calls import Body, body_of, call, results_of
-from redlang.targets.ptx.inline import (
-    I32,
-    VOID,
-    Context,
-    Intrinsic,
-    NumbaType,
-    Values,
-    asm,
-    define,
-    pack,
-    tile_type,
-    unpack,
-)
+from redlang.targets.ptx.inline import Values, Word, asm, define, pack, tile_type, unpack
 from redlang.targets.ptx.shared import BYTES, base, load_at, store_at
 from redlang.targets.ptx.shuffle import butterfly_move, moved
 
 State = list[ir.Value]
 
 
-def lanes(
-    function: Intrinsic, count: int, masks: Sequence[int], *, ordered: bool = False
-) -> Intrinsic:
+def lanes(function: Word, count: int, masks: Sequence[int], *, ordered: bool = False) -> Word:
     """Return a function that folds tiles of states over lanes of the warp.
 
     Args:
@@ -46,19 +32,17 @@ def lanes(
     """
     body = body_of(function)
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         states = unpacked_states(builder, values, count)
         lane = asm(builder, I32, "mov.u32 $0, %laneid;", "=r", []) if ordered else None
         for mask in masks:
             move = butterfly_move(mask)
             others = [[moved(builder, value, move) for value in state] for state in states]
             states = [
-                combined(context, builder, body, *_in_order(builder, lane, mask, own, other))
+                combined(builder, body, *_in_order(builder, lane, mask, own, other))
                 for own, other in zip(states, others, strict=True)
             ]
-        return packed_states(context, builder, body, states)
+        return packed_states(builder, body, states)
 
     return define("lanes", states_type(body, count), state_kinds(body, count), generate)
 
@@ -76,7 +60,7 @@ def _in_order(
     return left, right
 
 
-def warps(function: Intrinsic, count: int, peers: int, offset: int) -> Intrinsic:
+def warps(function: Word, count: int, peers: int, offset: int) -> Word:
     """Return a function that folds tiles of states over `peers` warps of the block.
 
     It takes the thread's group among those that are not folded (i32), its number among the peers
@@ -94,9 +78,7 @@ def warps(function: Intrinsic, count: int, peers: int, offset: int) -> Intrinsic
     starts = warps_rows(body.results, count, peers)
     group_bytes = warps_bytes(body.results, count, peers)
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         group, peer, writes, *tiles = values
         states = unpacked_states(builder, tiles, count)
         base = shared_address(builder, offset)
@@ -106,14 +88,14 @@ def warps(function: Intrinsic, count: int, peers: int, offset: int) -> Intrinsic
                 place = builder.add(own, builder.mul(peer, ir.Constant(I32, sizes[part])))
                 store_at(builder, place, starts[part, number], [states[number][part]])
         asm(builder, VOID, BARRIER, "~{memory}", [], effect=True)
-        folded = _read_and_folded(context, builder, body, own, starts, peers)
-        return packed_states(context, builder, body, folded)
+        folded = _read_and_folded(builder, body, own, starts, peers)
+        return packed_states(builder, body, folded)
 
     kinds = ["i32", "i32", "bool", *state_kinds(body, count)]
     return define("warps", states_type(body, count), kinds, generate)
 
 
-def blocks(function: Intrinsic, count: int, peers: int, offset: int) -> Intrinsic:
+def blocks(function: Word, count: int, peers: int, offset: int) -> Word:
     """Return a function that folds tiles of states over the `peers` blocks of a cluster.
 
     It takes the thread's group among those that are not folded (i32), whether it writes (of the
@@ -131,9 +113,7 @@ def blocks(function: Intrinsic, count: int, peers: int, offset: int) -> Intrinsi
     starts = warps_rows(body.results, count, peers)
     group_bytes = warps_bytes(body.results, count, peers)
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         group, writes, *tiles = values
         states = unpacked_states(builder, tiles, count)
         base = shared_address(builder, offset)
@@ -148,15 +128,14 @@ def blocks(function: Intrinsic, count: int, peers: int, offset: int) -> Intrinsi
                     value = states[number][part]
                     store_at(builder, place, starts[part, number], [value], "shared::cluster")
         asm(builder, VOID, CLUSTER_BARRIER, "~{memory}", [], effect=True)
-        folded = _read_and_folded(context, builder, body, own, starts, peers)
-        return packed_states(context, builder, body, folded)
+        folded = _read_and_folded(builder, body, own, starts, peers)
+        return packed_states(builder, body, folded)
 
     kinds = ["i32", "bool", *state_kinds(body, count)]
     return define("blocks", states_type(body, count), kinds, generate)
 
 
 def _read_and_folded(
-    context: Context,
     builder: ir.IRBuilder,
     body: Body,
     own: ir.Value,
@@ -171,7 +150,6 @@ def _read_and_folded(
     parts = range(len(body.results))
     return [
         tree(
-            context,
             builder,
             body,
             [[found[p, number][peer] for p in parts] for peer in range(peers)],
@@ -206,23 +184,21 @@ def shared_address(builder: ir.IRBuilder, offset: int) -> ir.Value:
     return builder.add(base(builder), ir.Constant(I32, offset))
 
 
-def tree(context: Context, builder: ir.IRBuilder, body: Body, states: Sequence[State]) -> State:
+def tree(builder: ir.IRBuilder, body: Body, states: Sequence[State]) -> State:
     """Combine neighbouring states until one is left; the left one holds earlier elements."""
     level = list(states)
     while len(level) > 1:
         pairs = [
-            combined(context, builder, body, left, right)
+            combined(builder, body, left, right)
             for left, right in zip(level[::2], level[1::2], strict=False)
         ]
         level = pairs + level[len(level) & ~1 :]
     return level[0]
 
 
-def combined(
-    context: Context, builder: ir.IRBuilder, body: Body, left: State, right: State
-) -> State:
+def combined(builder: ir.IRBuilder, body: Body, left: State, right: State) -> State:
     """Combine two states."""
-    return results_of(builder, body, call(context, builder, body, [*left, *right]))
+    return results_of(builder, body, call(builder, body, [*left, *right]))
 
 
 def unpacked_states(builder: ir.IRBuilder, tiles: Sequence[ir.Value], count: int) -> list[State]:
@@ -231,22 +207,16 @@ def unpacked_states(builder: ir.IRBuilder, tiles: Sequence[ir.Value], count: int
     return [list(state) for state in zip(*columns, strict=True)]
 
 
-def packed_states(
-    context: Context, builder: ir.IRBuilder, body: Body, states: Sequence[State]
-) -> ir.Value:
+def packed_states(builder: ir.IRBuilder, body: Body, states: Sequence[State]) -> ir.Value:
     """Return tiles of states: one tile, or a tuple of them."""
-    tiles = [pack(builder, column) for column in zip(*states, strict=True)]
-    if len(tiles) == 1:
-        return tiles[0]
-    return context.make_tuple(builder, states_type(body, len(states)), tiles)
+    return pack(builder, [pack(builder, column) for column in zip(*states, strict=True)])
 
 
-def states_type(body: Body, count: int) -> NumbaType:
+def states_type(body: Body, count: int) -> Kind:
     """Return the type of `packed_states`."""
-    tiles = state_kinds(body, count)
-    return tiles[0] if len(tiles) == 1 else types.Tuple(tiles)
+    return tuple_of(state_kinds(body, count))
 
 
-def state_kinds(body: Body, count: int) -> list[NumbaType]:
+def state_kinds(body: Body, count: int) -> list[Kind]:
     """Return the types of the tiles of a state."""
     return [tile_type(code, count) for code in body.results]

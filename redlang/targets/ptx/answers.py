@@ -4,24 +4,14 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from redlang.targets.numba_cuda import types
-from redlang.targets.ptx.inline import (
-    I32,
-    I64,
-    Context,
-    Intrinsic,
-    NumbaType,
-    Values,
-    asm,
-    define,
-    instruction,
-)
+from redlang.targets.kinds import I32, I64, INT32, tuple_of
+from redlang.targets.ptx.inline import Values, Word, asm, define, instruction, pack
 
 LANES = 32
 _SOME, _ALL = 1, 2
 
 
-def extremes(dtype: str, pieces: int) -> Intrinsic:
+def extremes(dtype: str, pieces: int) -> Word:
     """Return `extremes(address, step, count)`: the least and greatest of up to 32 · pieces numbers.
 
     A warp's lanes share the work and the result. 64-bit numbers are brought into the range of 32
@@ -34,9 +24,7 @@ def extremes(dtype: str, pieces: int) -> Intrinsic:
     wide = "ld.global.nc.b64 w, [$1]; cvt.sat.s32.s64 $0, w;"
     load = "ld.global.nc.b32 $0, [$1];" if dtype == "i32" else f"{{ .reg .b64 w; {wide} }}"
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         address, step, count = values
         lane = asm(builder, I32, "mov.u32 $0, %laneid;", "=r", [])
         last = builder.sub(count, ir.Constant(I32, 1))
@@ -59,9 +47,9 @@ def extremes(dtype: str, pieces: int) -> Intrinsic:
             asm(builder, I32, f"redux.sync.{op}.s32 $0, $1, -1;", "=r,r", [x], effect=True)
             for op, x in (("min", least), ("max", greatest))
         ]
-        return context.make_tuple(builder, signature.return_type, ends)
+        return pack(builder, ends)
 
-    return define("extremes", types.UniTuple(types.int32, 2), ("i64", "i64", "i32"), generate)
+    return define("extremes", tuple_of([INT32] * (2)), ("i64", "i64", "i32"), generate)
 
 
 put_answer = instruction(
@@ -80,7 +68,7 @@ put_answer = instruction(
 """`put_answer(place, least, greatest, least, greatest)`: whether two ranges meet, and are one."""
 
 
-def answer(kind: str, capacity: int) -> Intrinsic:
+def answer(kind: str, capacity: int) -> Word:
     """Return `answer(place, tile)`: what is remembered of a tile, as a truth value.
 
     Args:
@@ -95,9 +83,7 @@ def answer(kind: str, capacity: int) -> Intrinsic:
         f"@p ld.shared.u8 w, [at]; and.b32 $0, w, {bit}; }}"
     )
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         found = asm(builder, I32, text, "=r,r,r,~{memory}", values, effect=True)
         return builder.icmp_unsigned("!=", found, ir.Constant(I32, 0))
 

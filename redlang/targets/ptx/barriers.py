@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from redlang.targets.ptx.inline import (
-    I32,
-    VOID,
-    Context,
-    Intrinsic,
-    NumbaType,
-    Values,
-    asm,
-    define,
-    instruction,
-)
+from redlang.targets.kinds import I32, VOID
+from redlang.targets.ptx.inline import Values, Word, asm, define, instruction
 from redlang.targets.ptx.shared import base, load_at, store_at
 
 _MEMORY = "~{memory}"
@@ -81,7 +72,7 @@ got_number = instruction(
 """`got_number(place)`: a number in shared memory; the first lane of the warp reads for all."""
 
 
-def arrival(offset: int) -> Intrinsic:
+def arrival(offset: int) -> Word:
     """Return `arrive(counter, last)`: count the block and say whether it was the last of them.
 
     Memory that this block wrote before is seen by the last one after. The counter, a u32 in global
@@ -91,9 +82,7 @@ def arrival(offset: int) -> Intrinsic:
         offset: Four bytes of shared memory for the answer.
     """
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         counter, last = values
         last = builder.trunc(last, I32)
         # The barrier orders every thread's writes before the count of one, which releases them all.

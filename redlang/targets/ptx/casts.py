@@ -10,31 +10,26 @@ from __future__ import annotations
 from llvmlite import ir
 
 from redlang.ir.types import DTYPES
-from redlang.targets.numba_cuda import types
-from redlang.targets.ptx.convert import COMPUTE_CODES, decode, encode
-from redlang.targets.ptx.elementary import FLOATS, libdevice, on_floats
-from redlang.targets.ptx.inline import (
+from redlang.targets.kinds import (
     F32,
     F64,
     I1,
     I32,
     I64,
+    INT64,
     LLVM_TYPES,
-    NUMBA_TYPES,
-    REGISTER_LETTERS,
-    Context,
-    Intrinsic,
-    NumbaType,
-    Typed,
-    Values,
-    asm,
-    define_generic,
+    SCALARS,
+    Kind,
+    Signature,
 )
+from redlang.targets.ptx.convert import COMPUTE_CODES, decode, encode
+from redlang.targets.ptx.elementary import FLOATS, libdevice, on_floats
+from redlang.targets.ptx.inline import REGISTER_LETTERS, Typed, Values, Word, asm, define_generic
 
 
-def _converted(builder: ir.IRBuilder, x: ir.Value, source: NumbaType, target: str) -> ir.Value:
+def _converted(builder: ir.IRBuilder, x: ir.Value, source: Kind, target: str) -> ir.Value:
     kind = LLVM_TYPES[target]
-    signed = isinstance(source, types.Integer) and source.signed
+    signed = source.signed
     if kind in (F32, F64):
         if x.type == kind:
             return x
@@ -46,7 +41,7 @@ def _converted(builder: ir.IRBuilder, x: ir.Value, source: NumbaType, target: st
         compare = builder.fcmp_unordered if source in FLOATS else builder.icmp_unsigned
         return compare("!=", x, zero)
     if source in FLOATS:
-        bits = NUMBA_TYPES[target].bitwidth
+        bits = SCALARS[target].bits
         return _truncated(builder, x, bits, signed=target.startswith("i"))
     if x.type.width == kind.width:
         return x
@@ -73,7 +68,7 @@ def _truncated(builder: ir.IRBuilder, x: ir.Value, bits: int, *, signed: bool) -
     return whole
 
 
-def _cast(builder: ir.IRBuilder, x: ir.Value, source: NumbaType, target: str) -> ir.Value:
+def _cast(builder: ir.IRBuilder, x: ir.Value, source: Kind, target: str) -> ir.Value:
     dtype = DTYPES[target]
     code = COMPUTE_CODES[target]
     if dtype.kind in ("int", "uint") and source in FLOATS:
@@ -107,38 +102,32 @@ def _to_odd(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     return builder.bitcast(bits, F32)
 
 
-def conversion(target: str) -> Intrinsic:
+def conversion(target: str) -> Word:
     """Return the word `to_<target>` for a type code."""
 
-    def typed(typing_context: Context, source: NumbaType) -> Typed:
-        def generate(
-            context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-        ) -> Values:
+    def typed(source: Kind) -> Typed:
+        def generate(builder: ir.IRBuilder, values: Values) -> Values:
             return _converted(builder, values[0], source, target)
 
-        return NUMBA_TYPES[target](source), generate
+        return Signature(SCALARS[target], (source,)), generate
 
     return define_generic(f"to_{target}", 1, typed)
 
 
-def cast(target: str) -> Intrinsic:
+def cast(target: str) -> Word:
     """Return the word `cast_<target>` for a storage type."""
 
-    def typed(typing_context: Context, source: NumbaType) -> Typed:
-        def generate(
-            context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-        ) -> Values:
+    def typed(source: Kind) -> Typed:
+        def generate(builder: ir.IRBuilder, values: Values) -> Values:
             return _cast(builder, values[0], source, target)
 
-        return NUMBA_TYPES[COMPUTE_CODES[target]](source), generate
+        return Signature(SCALARS[COMPUTE_CODES[target]], (source,)), generate
 
     return define_generic(f"cast_{target}", 1, typed)
 
 
-def _ldexp(typing_context: Context, kind: NumbaType, exponent: NumbaType) -> Typed:
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+def _ldexp(kind: Kind, exponent: Kind) -> Typed:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         value, power = values
         # Beyond +-5000 every float is 0 or infinite, and libdevice's exponent is an i32.
         for bound, sign in ((5000, "<"), (-5000, ">")):
@@ -150,7 +139,7 @@ def _ldexp(typing_context: Context, kind: NumbaType, exponent: NumbaType) -> Typ
         known = builder.module.globals.get(symbol)
         return builder.call(known or ir.Function(builder.module, shape, symbol), arguments)
 
-    return kind(kind, types.int64), generate
+    return Signature(kind, (kind, INT64)), generate
 
 
 ldexp = define_generic("ldexp", 2, _ldexp)
@@ -182,13 +171,11 @@ def _parts(builder: ir.IRBuilder, x: ir.Value) -> tuple[ir.Value, ir.Value]:
 mantissa_of = on_floats("mantissa_of", lambda builder, x: _parts(builder, x)[0])
 
 
-def _exponent_of(typing_context: Context, kind: NumbaType) -> Typed:
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+def _exponent_of(kind: Kind) -> Typed:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         return _parts(builder, values[0])[1]
 
-    return types.int64(kind), generate
+    return Signature(INT64, (kind,)), generate
 
 
 exponent_of = define_generic("exponent_of", 1, _exponent_of)

@@ -6,16 +6,11 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
+from redlang.targets.kinds import F32, I16, I32, I64
 from redlang.targets.ptx.inline import (
-    F32,
-    I16,
-    I32,
-    I64,
     REGISTER_LETTERS,
-    Context,
-    Intrinsic,
-    NumbaType,
     Values,
+    Word,
     asm,
     define,
     instruction,
@@ -31,7 +26,7 @@ _WORD = 4
 _WORD_BITS = 32
 
 
-def checked(dtype: str, size: int, threads: int) -> Intrinsic:
+def checked(dtype: str, size: int, threads: int) -> Word:
     """Return `check(tile, thread, note)`: put 0 where elements of a shared tile are not finite.
 
     The note, a word for each warp of the `threads` that share the work, becomes 1 if this warp
@@ -51,7 +46,7 @@ def checked(dtype: str, size: int, threads: int) -> Intrinsic:
     return instruction("checked", "void", kinds, text, "r,r,r,~{memory}", effect=True)
 
 
-def cleaned(dtype: str, size: int, threads: int) -> Intrinsic:
+def cleaned(dtype: str, size: int, threads: int) -> Word:
     """Return `clean(tile, thread)`: the same, and tell whether this thread found any (i32)."""
     lines = _search(dtype, size, threads, found="$0", tile="$1", thread="$2")
     text = "{ " + " ".join(lines) + " }"
@@ -104,7 +99,7 @@ def _search(
     ]
 
 
-def noted(warps: int) -> Intrinsic:
+def noted(warps: int) -> Word:
     """Return `any(note)`: whether a warp found something (i32).
 
     The first lane reads for all: it is the one whose arrival gives the tile, and the note, back.
@@ -152,7 +147,7 @@ class Fragment:
         return half * each + place if self.signs_first else place * self.halves + half
 
 
-def spoiled(dtype: str, shape: Fragment) -> Intrinsic:
+def spoiled(dtype: str, shape: Fragment) -> Word:
     """Return a function that adds elements which are not finite to accumulators, times a factor.
 
     Its arguments: the accumulators; for each element of the left operand, whether it lets an
@@ -168,9 +163,7 @@ def spoiled(dtype: str, shape: Fragment) -> Intrinsic:
     count, flags = each * shape.halves, shape.contracted // shape.lanes * shape.halves
     letter = REGISTER_LETTERS[word]
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         b = builder
 
         def number(value: int) -> ir.Constant:

@@ -12,23 +12,11 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from redlang.targets.numba_cuda import types
+from redlang.targets.kinds import I32, VOID, tuple_of
 from redlang.targets.ptx.across import combined, shared_address, tree
 from redlang.targets.ptx.barriers import BARRIER
 from redlang.targets.ptx.calls import Body, body_of
-from redlang.targets.ptx.inline import (
-    I32,
-    VOID,
-    Context,
-    Intrinsic,
-    NumbaType,
-    Values,
-    asm,
-    define,
-    pack,
-    tile_type,
-    unpack,
-)
+from redlang.targets.ptx.inline import Values, Word, asm, define, pack, tile_type, unpack
 from redlang.targets.ptx.shared import BYTES, load_at, store_at
 from redlang.targets.ptx.shuffle import butterfly_move, moved
 
@@ -56,7 +44,7 @@ class _Group:
     warp: int
 
 
-def columns(functions: Sequence[tuple[Intrinsic, int]], threads: int, offset: int) -> Intrinsic:
+def columns(functions: Sequence[tuple[Word, int]], threads: int, offset: int) -> Word:
     """Return a function that folds each element of some tiles over all threads of the block.
 
     Args:
@@ -71,11 +59,9 @@ def columns(functions: Sequence[tuple[Intrinsic, int]], threads: int, offset: in
     assert all(len(body.results) == 1 for body, _ in bodies), bodies
     groups = _groups(bodies, threads)
     result = [tile_type(code, count) for code, count in codes]
-    returned = result[0] if len(result) == 1 else types.Tuple(result)
+    returned = result[0] if len(result) == 1 else tuple_of(result)
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         thread = asm(builder, I32, "mov.u32 $0, %tid.x;", "=r", [])
         begin = shared_address(builder, offset)
         elements = [
@@ -90,7 +76,7 @@ def columns(functions: Sequence[tuple[Intrinsic, int]], threads: int, offset: in
                 store_at(builder, own, column, [elements[number]])
         asm(builder, VOID, BARRIER, "~{memory}", [], effect=True)
         for group in groups:
-            _fold_group(context, builder, group, begin, thread, threads)
+            _fold_group(builder, group, begin, thread, threads)
         asm(builder, VOID, BARRIER, "~{memory}", [], effect=True)
         targets = {
             number: group.target + place * _RESULT
@@ -104,7 +90,7 @@ def columns(functions: Sequence[tuple[Intrinsic, int]], threads: int, offset: in
         ]
         if len(tiles) == 1:
             return tiles[0]
-        return context.make_tuple(builder, signature.return_type, tiles)
+        return pack(builder, tiles)
 
     return define("columns", returned, result, generate)
 
@@ -130,7 +116,6 @@ def _groups(bodies: Sequence[tuple[Body, int]], threads: int) -> list[_Group]:
 
 
 def _fold_group(
-    context: Context,
     builder: ir.IRBuilder,
     group: _Group,
     begin: ir.Value,
@@ -153,20 +138,18 @@ def _fold_group(
         with builder.if_then(builder.icmp_unsigned("<", column, number(len(group.members)))):
             place = builder.mul(column, number(group.size * threads))
             place = builder.add(builder.add(begin, place), builder.mul(lane, number(group.size)))
-            value = _folded(context, builder, group, place, warps)
+            value = _folded(builder, group, place, warps)
             target = builder.add(begin, builder.mul(column, number(_RESULT)))
             store_at(builder, target, group.target, [value])
 
 
-def _folded(
-    context: Context, builder: ir.IRBuilder, group: _Group, place: ir.Value, warps: int
-) -> ir.Value:
+def _folded(builder: ir.IRBuilder, group: _Group, place: ir.Value, warps: int) -> ir.Value:
     """Return the column whose part for this lane begins at a place, folded by the warp."""
     (code,) = group.body.results
     step = _WARP * group.size
     states = [load_at(builder, place, group.column + n * step, code, 1) for n in range(warps)]
-    state = tree(context, builder, group.body, states)
+    state = tree(builder, group.body, states)
     for mask in (1, 2, 4, 8, 16):
         other = [moved(builder, value, butterfly_move(mask)) for value in state]
-        state = combined(context, builder, group.body, state, other)
+        state = combined(builder, group.body, state, other)
     return state[0]

@@ -12,20 +12,8 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from redlang.ir.types import DTYPES
-from redlang.targets.ptx.inline import (
-    F32,
-    F64,
-    I8,
-    I16,
-    I32,
-    I64,
-    Context,
-    Intrinsic,
-    NumbaType,
-    Values,
-    asm,
-    define,
-)
+from redlang.targets.kinds import F32, F64, I8, I16, I32, I64
+from redlang.targets.ptx.inline import Values, Word, asm, define
 
 STORAGE_BITS = {name: max(8, dtype.bits) for name, dtype in DTYPES.items()}
 
@@ -221,13 +209,11 @@ def _encode_f8(builder: ir.IRBuilder, dtype: str, value: ir.Value) -> ir.Value:
     return builder.trunc(builder.or_(result, sign), I8)
 
 
-def rounding(dtype: str, *, native_f8: bool = True) -> Intrinsic:
+def rounding(dtype: str, *, native_f8: bool = True) -> Word:
     """Return a function that rounds a compute value to `dtype` and returns it as compute value."""
     code = COMPUTE_CODES[dtype]
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         bits = encode(builder, dtype, [values[0]], native_f8)
         return decode(builder, dtype, bits, native_f8)[0]
 

@@ -14,19 +14,8 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from redlang.schedule.fragments import SharedTile
-from redlang.targets.ptx.inline import (
-    I16,
-    I32,
-    I64,
-    VOID,
-    Context,
-    Intrinsic,
-    NumbaType,
-    Values,
-    asm,
-    define,
-    instruction,
-)
+from redlang.targets.kinds import I16, I32, I64, VOID
+from redlang.targets.ptx.inline import Values, Word, asm, define, instruction
 
 _MEMORY = "~{memory}"
 _PIECE = 16
@@ -48,22 +37,20 @@ any_thread = instruction(
 """`any_thread(found)`: wait for all threads of the block; 1 if any of them has found something."""
 
 
-def pieces_arrived(pending: int) -> Intrinsic:
+def pieces_arrived(pending: int) -> Word:
     """Return a statement that waits until at most `pending` groups of copies are under way."""
     text = f"cp.async.wait_group {pending};"
     return instruction("pieces_arrived", "void", (), text, _MEMORY, effect=True)
 
 
-def piece_source(tile: SharedTile, lines: Sequence[int]) -> Intrinsic:
+def piece_source(tile: SharedTile, lines: Sequence[int]) -> Word:
     """Return a function that tells where a thread's first piece of a tile comes from (i64).
 
     Its arguments: the address of the tile's first element, the thread's number, the stride of the
     axis of lines in bytes. With several axes of lines, strides are `copy_pieces`'s business.
     """
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         source, thread, step = values
         line, within = _first_piece(builder, tile, thread)
         source = builder.add(source, builder.zext(within, I64))
@@ -91,7 +78,7 @@ def _first_piece(
 
 def copy_pieces(
     tile: SharedTile, threads: int, lines: Sequence[int], *, whole: bool, piece: int = _PIECE
-) -> Intrinsic:
+) -> Word:
     """Return a function that starts the copies of one tile.
 
     Its arguments: the tile's address in shared memory, what `piece_source` gave, the thread's
@@ -109,9 +96,7 @@ def copy_pieces(
     assert stride % (8 * 128) == 0
     kinds = ["u32", "i64", "i32", "i32", *("i64", "i32") * len(lines)]
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         b = builder
 
         def number(value: int) -> ir.Constant:
@@ -137,7 +122,6 @@ def copy_pieces(
                 begin = b.add(start, ir.Constant(I64, block * tile.span))
                 copy = _copy if piece > _SHORT else _move
                 copy(b, place, begin, piece, there, rest, inside if last else None)
-        return context.get_dummy_value()
 
     return define("copy_pieces", "void", kinds, generate)
 

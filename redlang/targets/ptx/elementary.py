@@ -11,19 +11,8 @@ from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
-from redlang.targets.numba_cuda import types
-from redlang.targets.ptx.inline import (
-    F32,
-    F64,
-    I32,
-    Context,
-    Intrinsic,
-    NumbaType,
-    Typed,
-    Values,
-    asm,
-    define_generic,
-)
+from redlang.targets.kinds import F32, F64, FLOAT32, FLOAT64, I32, Kind, Signature
+from redlang.targets.ptx.inline import Typed, Values, Word, asm, define_generic
 
 _LOG2_E = 1.4426950408889634
 _LOG2_E_HIGH = 1.44269502162933349609375
@@ -214,25 +203,23 @@ def on_floats(
     emit: Callable[[ir.IRBuilder, ir.Value], ir.Value],
     *,
     keeps_integers: bool = False,
-) -> Intrinsic:
+) -> Word:
     """Return a function of one f32 or f64; with `keeps_integers` it returns integers as given."""
 
-    def typed(typing_context: Context, kind: NumbaType) -> Typed:
+    def typed(kind: Kind) -> Typed:
         is_float = kind in FLOATS
         if not is_float and not keeps_integers:
             return None
 
-        def generate(
-            context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-        ) -> Values:
+        def generate(builder: ir.IRBuilder, values: Values) -> Values:
             return emit(builder, values[0]) if is_float else values[0]
 
-        return kind(kind), generate
+        return Signature(kind, (kind,)), generate
 
     return define_generic(name, 1, typed)
 
 
-FLOATS = (types.float32, types.float64)
+FLOATS = (FLOAT32, FLOAT64)
 
 exp = on_floats("exp", exp_value)
 short_exp = on_floats("short_exp", _short_exp_value)
@@ -243,18 +230,16 @@ exp2 = on_floats("exp2", _exp2_value)
 rsqrt = on_floats("rsqrt", _rsqrt_value)
 
 
-def _extreme(name: str) -> Intrinsic:
-    def typed(typing_context: Context, left: NumbaType, right: NumbaType) -> Typed:
+def _extreme(name: str) -> Word:
+    def typed(left: Kind, right: Kind) -> Typed:
         if left != right:
             return None
         signed = left in FLOATS or left.signed
 
-        def generate(
-            context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-        ) -> Values:
+        def generate(builder: ir.IRBuilder, values: Values) -> Values:
             return extreme_value(builder, name, *values, signed=signed)
 
-        return left(left, right), generate
+        return Signature(left, (left, right)), generate
 
     return define_generic(f"{name}imum", 2, typed)
 
@@ -263,18 +248,16 @@ maximum = _extreme("max")
 minimum = _extreme("min")
 
 
-def _fused(typing_context: Context, a: NumbaType, b: NumbaType, c: NumbaType) -> Typed:
+def _fused(a: Kind, b: Kind, c: Kind) -> Typed:
     if not a == b == c:
         return None
-    kind, letter, code = (F32, "f", "f32") if a == types.float32 else (F64, "d", "f64")
+    kind, letter, code = (F32, "f", "f32") if a == FLOAT32 else (F64, "d", "f64")
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         operands = f"={letter},{letter},{letter},{letter}"
         return asm(builder, kind, f"fma.rn.{code} $0, $1, $2, $3;", operands, values)
 
-    return a(a, b, c), generate
+    return Signature(a, (a, b, c)), generate
 
 
 fma = define_generic("fma", 3, _fused)

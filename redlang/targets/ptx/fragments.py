@@ -5,19 +5,8 @@ from __future__ import annotations
 from llvmlite import ir
 
 from redlang.schedule.fragments import Place, SharedTile
-from redlang.targets.ptx.inline import (
-    F32,
-    I32,
-    Context,
-    Intrinsic,
-    NumbaType,
-    Values,
-    asm,
-    define,
-    pack,
-    tile_type,
-    unpack,
-)
+from redlang.targets.kinds import F32, I32
+from redlang.targets.ptx.inline import Values, Word, asm, define, pack, tile_type, unpack
 from redlang.targets.ptx.shared import load_at, store_at
 
 _PIECE = 16
@@ -26,15 +15,13 @@ _WARP_ROWS = 16
 _HALF_ROWS = 8
 
 
-def stage(dtype: str, columns: int, tile: SharedTile, *, rows_first: bool = True) -> Intrinsic:
+def stage(dtype: str, columns: int, tile: SharedTile, *, rows_first: bool = True) -> Word:
     """Return `stage(address, fragment)`: write a warp's 16 rows to its part of shared memory."""
     kind = "bf16x2" if dtype == "bf16" else "f16x2"
     pieces_mask = tile.span // _PIECE - 1
     per_block = tile.width // 8
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         def number(value: int) -> ir.Constant:
             return ir.Constant(I32, value)
 
@@ -58,12 +45,11 @@ def stage(dtype: str, columns: int, tile: SharedTile, *, rows_first: bool = True
                 word = asm(builder, I32, f"cvt.rn.{kind}.f32 $0, $1, $2;", "=r,f,f", [high, low])
                 offset = outer * tile.block_bytes + half * _HALF_ROWS * tile.span
                 store_at(builder, place, offset, [word])
-        return context.get_dummy_value()
 
     return define("stage", "void", ["u32", tile_type("f32", columns // 2)], generate)
 
 
-def fetch(dtype: str, columns: int, tile: SharedTile, *, rows_first: bool = True) -> Intrinsic:
+def fetch(dtype: str, columns: int, tile: SharedTile, *, rows_first: bool = True) -> Word:
     """Return `fetch(address)`: a fragment of the rows that a warp group has from `address` on.
 
     A lane names a line of each of four blocks of eight by eight elements; the blocks come turned
@@ -74,9 +60,7 @@ def fetch(dtype: str, columns: int, tile: SharedTile, *, rows_first: bool = True
     text = f"ldmatrix.sync.aligned.m8n8.x4{turned}.shared.b16 {{$0, $1, $2, $3}}, [$4];"
     words = ir.LiteralStructType([I32] * 4)
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         def number(value: int) -> ir.Constant:
             return ir.Constant(I32, value)
 
@@ -118,13 +102,11 @@ def fetch(dtype: str, columns: int, tile: SharedTile, *, rows_first: bool = True
     return define("fetch", tile_type("f32", columns // 2), ["u32"], generate)
 
 
-def fetch_line(dtype: str, columns: int) -> Intrinsic:
+def fetch_line(dtype: str, columns: int) -> Word:
     """Return `fetch(address)`: the elements of a line that a thread's columns have, as f32."""
     size = 4 if dtype == "f32" else 2
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         lane = asm(builder, I32, "mov.u32 $0, %laneid;", "=r", [])
         quad = builder.and_(lane, ir.Constant(I32, 3))
         own = builder.add(values[0], builder.mul(quad, ir.Constant(I32, 2 * size)))

@@ -9,27 +9,19 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
-from redlang.targets.numba_cuda import types
+from redlang.targets.kinds import BOOL, F32, Kind, Signature
 from redlang.targets.ptx.elementary import (
     FLOATS,
     extreme_value,
     libdevice,
     on_floats,
 )
-from redlang.targets.ptx.inline import (
-    F32,
-    Context,
-    Intrinsic,
-    NumbaType,
-    Typed,
-    Values,
-    define_generic,
-)
+from redlang.targets.ptx.inline import Typed, Values, Word, define_generic
 
 Emit = Callable[..., ir.Value]
 
 
-def _library(word: str, name: str, *, keeps_integers: bool = False) -> Intrinsic:
+def _library(word: str, name: str, *, keeps_integers: bool = False) -> Word:
     def emit(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
         return libdevice(builder, name, x)
 
@@ -44,27 +36,25 @@ ceil = _library("ceil", "ceil", keeps_integers=True)
 round_even = _library("round_even", "rint", keeps_integers=True)
 
 
-def _same(name: str, arity: int, emit: Emit) -> Intrinsic:
+def _same(name: str, arity: int, emit: Emit) -> Word:
     """Return a function whose arguments and result have one type: `emit(builder, type, ...)`."""
 
-    def typed(typing_context: Context, *kinds: NumbaType) -> Typed:
+    def typed(*kinds: Kind) -> Typed:
         kind = kinds[-1]
 
-        def generate(
-            context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-        ) -> Values:
+        def generate(builder: ir.IRBuilder, values: Values) -> Values:
             return emit(builder, kind, *values)
 
-        return kind(*[kind] * arity), generate
+        return Signature(kind, tuple([kind] * arity)), generate
 
     return define_generic(name, arity, typed)
 
 
-def _signed(kind: NumbaType) -> bool:
-    return isinstance(kind, types.Integer) and bool(kind.signed)
+def _signed(kind: Kind) -> bool:
+    return kind.signed
 
 
-def _absolute(builder: ir.IRBuilder, kind: NumbaType, x: ir.Value) -> ir.Value:
+def _absolute(builder: ir.IRBuilder, kind: Kind, x: ir.Value) -> ir.Value:
     if kind in FLOATS:
         return libdevice(builder, "fabs", x)
     if not _signed(kind):
@@ -72,7 +62,7 @@ def _absolute(builder: ir.IRBuilder, kind: NumbaType, x: ir.Value) -> ir.Value:
     return builder.select(builder.icmp_signed("<", x, ir.Constant(x.type, 0)), builder.neg(x), x)
 
 
-def _sign(builder: ir.IRBuilder, kind: NumbaType, x: ir.Value) -> ir.Value:
+def _sign(builder: ir.IRBuilder, kind: Kind, x: ir.Value) -> ir.Value:
     """Emit -1, 0 or 1; NaN stays."""
     zero, one, minus = (ir.Constant(x.type, number) for number in (0, 1, -1))
     if kind in FLOATS:
@@ -88,7 +78,7 @@ def _sign(builder: ir.IRBuilder, kind: NumbaType, x: ir.Value) -> ir.Value:
 
 
 def _clip(
-    builder: ir.IRBuilder, kind: NumbaType, x: ir.Value, low: ir.Value, high: ir.Value
+    builder: ir.IRBuilder, kind: Kind, x: ir.Value, low: ir.Value, high: ir.Value
 ) -> ir.Value:
     signed = _signed(kind)
     raised = extreme_value(builder, "max", x, low, signed=signed)
@@ -106,27 +96,23 @@ logical_not = _same("logical_not", 1, lambda builder, kind, x: builder.not_(x))
 power = _same("power", 2, lambda builder, kind, x, y: libdevice(builder, "pow", x, y))
 
 
-def _select(typing_context: Context, test: NumbaType, yes: NumbaType, no: NumbaType) -> Typed:
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+def _select(test: Kind, yes: Kind, no: Kind) -> Typed:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         return builder.select(*values)
 
-    return yes(types.boolean, yes, yes), generate
+    return Signature(yes, (BOOL, yes, yes)), generate
 
 
 select = define_generic("select", 3, _select)
 """`select(test, yes, no)`, without a branch."""
 
 
-def _test(name: str, emit: Callable[[ir.IRBuilder, ir.Value], ir.Value]) -> Intrinsic:
-    def typed(typing_context: Context, kind: NumbaType) -> Typed:
-        def generate(
-            context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-        ) -> Values:
+def _test(name: str, emit: Callable[[ir.IRBuilder, ir.Value], ir.Value]) -> Word:
+    def typed(kind: Kind) -> Typed:
+        def generate(builder: ir.IRBuilder, values: Values) -> Values:
             return emit(builder, values[0])
 
-        return types.boolean(kind), generate
+        return Signature(BOOL, (kind,)), generate
 
     return define_generic(name, 1, typed)
 
@@ -141,7 +127,7 @@ is_finite = _test("is_finite", _is_finite)
 
 
 def _integer_parts(
-    builder: ir.IRBuilder, kind: NumbaType, a: ir.Value, b: ir.Value
+    builder: ir.IRBuilder, kind: Kind, a: ir.Value, b: ir.Value
 ) -> tuple[ir.Value, ir.Value]:
     """Emit quotient and remainder rounded down; both are 0 for a divisor 0."""
     zero, one = ir.Constant(a.type, 0), ir.Constant(a.type, 1)
@@ -158,7 +144,7 @@ def _integer_parts(
     return builder.select(none, zero, quotient), builder.select(none, zero, rest)
 
 
-def _modulo(builder: ir.IRBuilder, kind: NumbaType, a: ir.Value, b: ir.Value) -> ir.Value:
+def _modulo(builder: ir.IRBuilder, kind: Kind, a: ir.Value, b: ir.Value) -> ir.Value:
     """Emit the remainder with the divisor's sign, a zero too."""
     if kind not in FLOATS:
         return _integer_parts(builder, kind, a, b)[1]
@@ -170,7 +156,7 @@ def _modulo(builder: ir.IRBuilder, kind: NumbaType, a: ir.Value, b: ir.Value) ->
     return builder.select(builder.fcmp_ordered("==", rest, zero), signed_zero, moved)
 
 
-def _floor_divide(builder: ir.IRBuilder, kind: NumbaType, a: ir.Value, b: ir.Value) -> ir.Value:
+def _floor_divide(builder: ir.IRBuilder, kind: Kind, a: ir.Value, b: ir.Value) -> ir.Value:
     """Emit the quotient rounded down, from the exact remainder; by 0.0 as a division."""
     if kind not in FLOATS:
         return _integer_parts(builder, kind, a, b)[0]

@@ -1,4 +1,4 @@
-"""Inline PTX in Numba kernels: how an instruction becomes a typed function.
+"""The words of generated text: how an instruction becomes a typed function.
 
 A *tile* is a tuple of registers of one compute type, and a tile of one element is the plain scalar.
 Generated text never sees this file; it calls the intrinsics that the files beside it build.
@@ -7,47 +7,34 @@ Generated text never sees this file; it calls the intrinsics that the files besi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from llvmlite import ir
 
-from redlang.targets.numba_cuda import intrinsic, types
+from redlang.targets.kinds import (
+    F32,
+    F64,
+    I16,
+    I32,
+    I64,
+    LLVM_TYPES,
+    SCALARS,
+    Kind,
+    Signature,
+    tuple_of,
+)
 
-# Neither Numba nor llvmlite is typed; these names say what is meant.
-NumbaType: TypeAlias = Any
-Context: TypeAlias = Any
-Intrinsic: TypeAlias = Any
+if TYPE_CHECKING:
+    from redlang.targets.ptx.calls import Body
+
 Values: TypeAlias = Any
-"""One or several LLVM values."""
+"""One or several LLVM values, which have no types of Python."""
 
-Generate: TypeAlias = Callable[[Context, ir.IRBuilder, NumbaType, Values], Values]
-Typed: TypeAlias = tuple[NumbaType, Generate] | None
+Generate: TypeAlias = Callable[[ir.IRBuilder, Values], Values]
+Typed: TypeAlias = tuple[Signature, Generate] | None
 """A signature and what emits its code; None where the argument types do not fit."""
 
-I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
-F32, F64 = ir.FloatType(), ir.DoubleType()
-VOID = ir.VoidType()
-
-NUMBA_TYPES: dict[str, NumbaType] = {
-    "bool": types.boolean,
-    "i32": types.int32,
-    "u32": types.uint32,
-    "i64": types.int64,
-    "u64": types.uint64,
-    "f32": types.float32,
-    "f64": types.float64,
-    "void": types.void,
-}
-LLVM_TYPES: dict[str, ir.Type] = {
-    "bool": I1,
-    "i32": I32,
-    "u32": I32,
-    "i64": I64,
-    "u64": I64,
-    "f32": F32,
-    "f64": F64,
-    "void": VOID,
-}
 REGISTER_LETTERS = {I16: "h", I32: "r", I64: "l", F32: "f", F64: "d"}
 
 
@@ -67,58 +54,68 @@ def asm(
 
 def instruction(
     name: str, result: str, arguments: Sequence[str], text: str, constraints: str, *, effect: bool
-) -> Intrinsic:
-    """Return an intrinsic that is one PTX statement on scalars.
+) -> Word:
+    """Return a word that is one PTX statement on scalars.
 
     Args:
         name: What tracebacks call it.
         result: Type code of the result, or `void`.
-        arguments: Type codes of the arguments; Numba values are cast to them.
+        arguments: Type codes of the arguments; values are cast to them.
         text: PTX with `$0` for the result (if any), then the arguments.
         constraints: LLVM's register classes, result first.
         effect: Whether the statement touches memory or other threads.
     """
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
-        raw = asm(builder, LLVM_TYPES[result], text, constraints, values, effect=effect)
-        return context.get_dummy_value() if result == "void" else raw
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
+        return asm(builder, LLVM_TYPES[result], text, constraints, values, effect=effect)
 
     return define(name, result, arguments, generate)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Word:
+    """What generated text may call.
+
+    Attributes:
+        name: What error messages call it.
+        arity: Number of its arguments.
+        typed: From the arguments' types to signature and code.
+        body: The function that it stands for, if that is generated too.
+    """
+
+    name: str
+    arity: int
+    typed: Callable[..., Typed]
+    body: Body | None = None
+
+    def emit(self, builder: ir.IRBuilder, *values: ir.Value) -> Values:
+        """Emit a call of a word of fixed types."""
+        typed = self.typed()
+        assert typed is not None
+        return typed[1](builder, values)
+
+
 def define(
-    name: str, result: NumbaType, arguments: Sequence[NumbaType], generate: Generate
-) -> Intrinsic:
-    """Return an intrinsic of fixed types; codes or Numba types, arguments are cast to them."""
-    returns = NUMBA_TYPES.get(result, result) if isinstance(result, str) else result
-    wanted = [NUMBA_TYPES[kind] if isinstance(kind, str) else kind for kind in arguments]
-
-    def typed(typing_context: Context, *given: NumbaType) -> Typed:
-        return returns(*wanted), generate
-
-    return _with_arity(name, len(wanted), typed)
-
-
-def define_generic(name: str, arity: int, typed: Callable[..., Typed]) -> Intrinsic:
-    """Return an intrinsic whose types follow from its arguments': `typed(context, *types)`."""
-    return _with_arity(name, arity, typed)
+    name: str,
+    result: Kind | str,
+    arguments: Sequence[Kind | str],
+    generate: Generate,
+    body: Body | None = None,
+) -> Word:
+    """Return a word of fixed types, or their codes; arguments are cast to them."""
+    kinds = [SCALARS[kind] if isinstance(kind, str) else kind for kind in (result, *arguments)]
+    signature = Signature(kinds[0], tuple(kinds[1:]))
+    return Word(name, len(arguments), lambda *given: (signature, generate), body)
 
 
-def _with_arity(name: str, arity: int, typed: Callable[..., Typed]) -> Intrinsic:
-    # Numba reads an intrinsic's parameters from its code, so each arity needs its own text.
-    parameters = ", ".join(["typing_context", *(f"a{number}" for number in range(arity))])
-    namespace: dict[str, Any] = {"typed": typed}
-    exec(f"def wrapper({parameters}):\n    return typed({parameters})\n", namespace)
-    namespace["wrapper"].__name__ = name
-    return intrinsic(namespace["wrapper"])
+def define_generic(name: str, arity: int, typed: Callable[..., Typed]) -> Word:
+    """Return a word whose types follow from its arguments': `typed(*kinds)`."""
+    return Word(name, arity, typed)
 
 
-def tile_type(code: str, count: int) -> NumbaType:
-    """Return the Numba type of a tile of `count` elements."""
-    element = NUMBA_TYPES[code]
-    return element if count == 1 else types.UniTuple(element, count)
+def tile_type(code: str, count: int) -> Kind:
+    """Return the type of a tile of `count` elements."""
+    return tuple_of([SCALARS[code]] * count)
 
 
 def unpack(builder: ir.IRBuilder, value: ir.Value, count: int) -> list[ir.Value]:
@@ -129,10 +126,13 @@ def unpack(builder: ir.IRBuilder, value: ir.Value, count: int) -> list[ir.Value]
 
 
 def pack(builder: ir.IRBuilder, elements: Sequence[ir.Value]) -> ir.Value:
-    """Return the tile of these elements."""
+    """Return the tile of these elements, or the tuple of these tiles."""
     if len(elements) == 1:
         return elements[0]
-    tile = ir.Constant(ir.ArrayType(elements[0].type, len(elements)), ir.Undefined)
+    parts = [element.type for element in elements]
+    alike = all(part == parts[0] for part in parts)
+    kind = ir.ArrayType(parts[0], len(parts)) if alike else ir.LiteralStructType(parts)
+    tile = ir.Constant(kind, ir.Undefined)
     for number, element in enumerate(elements):
         tile = builder.insert_value(tile, element, number)
     return tile

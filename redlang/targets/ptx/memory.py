@@ -12,20 +12,14 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
+from redlang.targets.kinds import I8, I16, I32, I64, VOID, Kind
 from redlang.targets.ptx.access import Access, Piece, pieces
 from redlang.targets.ptx.convert import COMPUTE_CODES, STORAGE_BITS, decode, encode
 from redlang.targets.ptx.guards import bounds_from, guarded
 from redlang.targets.ptx.inline import (
-    I8,
-    I16,
-    I32,
-    I64,
     REGISTER_LETTERS,
-    VOID,
-    Context,
-    Intrinsic,
-    NumbaType,
     Values,
+    Word,
     asm,
     define,
     pack,
@@ -44,9 +38,7 @@ LOAD_HINTS = {
 STORE_HINTS = {"stream": "st.global.cs", "plain": "st.global"}
 
 
-def load(
-    access: Access, *, hint: str = "stream", fill: float = 0, native_f8: bool = True
-) -> Intrinsic:
+def load(access: Access, *, hint: str = "stream", fill: float = 0, native_f8: bool = True) -> Word:
     """Return a function that loads a tile.
 
     Its arguments: the address of the thread's first element (i64), the runtime steps in bytes
@@ -56,9 +48,7 @@ def load(
     code = COMPUTE_CODES[access.dtype]
     bits = fill_bits(access.dtype, fill)
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         elements: list[ir.Value | None] = [None] * access.count
         for piece in pieces(access):
             address, guards = access_arguments(builder, access, piece, values)
@@ -73,16 +63,14 @@ def load(
     )
 
 
-def store(access: Access, *, hint: str = "plain", native_f8: bool = True) -> Intrinsic:
+def store(access: Access, *, hint: str = "plain", native_f8: bool = True) -> Word:
     """Return a function that rounds a tile to the storage type and stores it.
 
     Its arguments are those of `load`, then whether the thread stores at all, then the tile.
     """
     code = COMPUTE_CODES[access.dtype]
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         elements = unpack(builder, values[-1], access.count)
         # A constant condition folds away.
         with builder.if_then(values[-2]):
@@ -91,7 +79,6 @@ def store(access: Access, *, hint: str = "plain", native_f8: bool = True) -> Int
                 chosen = [elements[place] for place in piece.places]
                 words = _words_of(builder, access, chosen, native_f8)
                 _store_piece(builder, access, piece, hint, [address, *guards], words)
-        return context.get_dummy_value()
 
     kinds = [*access_kinds(access), "bool", tile_type(code, access.count)]
     return define(f"store_{access.dtype}", "void", kinds, generate)
@@ -107,7 +94,7 @@ def fill_bits(dtype: str, value: float) -> int:
     return infinities[dtype] | sign
 
 
-def access_kinds(access: Access) -> list[NumbaType]:
+def access_kinds(access: Access) -> list[Kind | str]:
     """Return the types of what says where a tile lies: address, steps, bounds."""
     return ["i64", *["i64"] * access.runtime_steps, *["i32"] * len(access.guard_arguments)]
 

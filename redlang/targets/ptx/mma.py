@@ -21,14 +21,10 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from redlang.schedule.fragments import Place, SharedTile, left_operands
-from redlang.targets.numba_cuda import types
+from redlang.targets.kinds import F32, I32, INT32, Kind, tuple_of
 from redlang.targets.ptx.inline import (
-    F32,
-    I32,
-    Context,
-    Intrinsic,
-    NumbaType,
     Values,
+    Word,
     asm,
     define,
     pack,
@@ -84,7 +80,7 @@ class WarpProduct:
         ]
 
 
-def warp_product(shape: WarpProduct) -> Intrinsic:
+def warp_product(shape: WarpProduct) -> Word:
     """Return a function that multiplies.
 
     Its arguments: the accumulators if `shape.accumulate`; the left operand, in shared memory (its
@@ -94,15 +90,13 @@ def warp_product(shape: WarpProduct) -> Intrinsic:
     count = shape.columns // 4 * shape.halves
     registers = _registers(shape)
     fragment = tile_type("f32", count)
-    kinds: list[NumbaType] = [fragment] if shape.accumulate else []
+    kinds: list[Kind | str] = [fragment] if shape.accumulate else []
     kinds += ["u32", "u32"] if shape.left is not None else [tile_type("i32", registers)]
     kinds += ["u32", "i32"]
     order = shape.order
     text = "{ " + " ".join(product_text(shape)) + " }"
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         rest = list(values)
         if shape.accumulate:
             given = unpack(builder, rest.pop(0), count)
@@ -209,7 +203,7 @@ def _load_elements(tile: SharedTile, step: int, pair: int, number: int) -> Itera
             yield f"ld.shared.b32 y{number + 2 * side + odd}, {place};"
 
 
-def held_rows(tile: SharedTile, contracted: int, halves: int) -> Intrinsic:
+def held_rows(tile: SharedTile, contracted: int, halves: int) -> Word:
     """Return a function that loads a left operand into registers, as `warp_operand` packs one.
 
     Its arguments: the operand's address, what the warp's rows are moved by within a line, the
@@ -234,9 +228,7 @@ def held_rows(tile: SharedTile, contracted: int, halves: int) -> Intrinsic:
     for name, number in (("$A", count), ("$T", count + 1), ("$L", count + 2)):
         text = text.replace(name, f"${number}")
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         constraints = ",".join(["=&r"] * count + ["r"] * 3 + [_MEMORY])
         result = ir.LiteralStructType([I32] * count)
         raw = asm(builder, result, text, constraints, list(values), effect=True)
@@ -296,17 +288,13 @@ def _load(target: str, register: str, offset: int, transposed: bool) -> str:
     return f"ldmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 {{{words}}}, [{register}+{offset}];"
 
 
-def warp_operand(
-    dtype: str, columns: int, *, rows_first: bool = True, halves: int = 2
-) -> Intrinsic:
+def warp_operand(dtype: str, columns: int, *, rows_first: bool = True, halves: int = 2) -> Word:
     """Return a function that rounds a fragment to an operand's type, packed as a left operand."""
     pairs = left_operands(columns)
     kind = "bf16x2" if dtype == "bf16" else "f16x2"
     long = dtype == "f32"
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         elements = unpack(builder, values[0], columns // 4 * halves)
         words = []
 
@@ -327,5 +315,5 @@ def warp_operand(
         return pack(builder, words)
 
     kinds = [tile_type("f32", columns // 4 * halves)]
-    result = types.UniTuple(types.int32, columns // (4 if long else 8) * halves)
+    result = tuple_of([INT32] * (columns // (4 if long else 8) * halves))
     return define("warp_operand", result, kinds, generate)

@@ -16,22 +16,10 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from redlang.schedule.fragments import WARP, SharedTile
+from redlang.targets.kinds import F32, I16, I32, VOID
 from redlang.targets.ptx.calls import Body, body_of, call
 from redlang.targets.ptx.convert import decode
-from redlang.targets.ptx.inline import (
-    F32,
-    I16,
-    I32,
-    VOID,
-    Context,
-    Intrinsic,
-    NumbaType,
-    Values,
-    asm,
-    define,
-    pack,
-    tile_type,
-)
+from redlang.targets.ptx.inline import Values, Word, asm, define, pack, tile_type
 
 STEP = 8
 _PIECE = 4
@@ -84,7 +72,7 @@ class Pairs:
         return half * self.each + column if self.rows_first else column * self.halves + half
 
 
-def pairs(step: Intrinsic, shape: Pairs) -> Intrinsic:
+def pairs(step: Word, shape: Pairs) -> Word:
     """Return a function that reduces over pairs.
 
     Its arguments: the addresses of the left operands' rows and of the right operands, the lane's
@@ -100,9 +88,7 @@ def pairs(step: Intrinsic, shape: Pairs) -> Intrinsic:
     count = shape.each * shape.halves
     shared = body.arguments[1 + len(sides) :]
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         places, (lane, length), given = (
             values[: len(sides)],
             values[len(sides) : len(sides) + 2],
@@ -114,7 +100,7 @@ def pairs(step: Intrinsic, shape: Pairs) -> Intrinsic:
             found = list(held)
             for first in range(0, size, _PIECE):
                 piece = min(_PIECE, size)
-                _reduced(context, builder, body, shape, reader, found, k, first, piece, given)
+                _reduced(builder, body, shape, reader, found, k, first, piece, given)
             return found
 
         held = [ir.Constant(F32, shape.initial)] * count
@@ -129,7 +115,6 @@ def pairs(step: Intrinsic, shape: Pairs) -> Intrinsic:
 
 
 def _reduced(
-    context: Context,
     builder: ir.IRBuilder,
     body: Body,
     shape: Pairs,
@@ -155,7 +140,7 @@ def _reduced(
                 place = shape.index(half, column)
                 elements = [side[i] for side in (*lefts[half], *rights)]
                 arguments = [held[place], *elements, *given]
-                held[place] = call(context, builder, body, arguments)
+                held[place] = call(builder, body, arguments)
 
 
 def _looped(

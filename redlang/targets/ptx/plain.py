@@ -15,20 +15,8 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from redlang.schedule.fragments import SharedTile
-from redlang.targets.ptx.inline import (
-    F32,
-    I32,
-    VOID,
-    Context,
-    Intrinsic,
-    NumbaType,
-    Values,
-    asm,
-    define,
-    pack,
-    tile_type,
-    unpack,
-)
+from redlang.targets.kinds import F32, I32, VOID, Kind
+from redlang.targets.ptx.inline import Values, Word, asm, define, pack, tile_type, unpack
 
 _MEMORY = "~{memory}"
 _LANES = 8
@@ -69,7 +57,7 @@ class PlainProduct:
         return half * self.each + column if self.rows_first else column * self.halves + half
 
 
-def plain_product(shape: PlainProduct) -> Intrinsic:
+def plain_product(shape: PlainProduct) -> Word:
     """Return a function that multiplies.
 
     Its arguments: the accumulators if `shape.accumulate`, the addresses of the left operand's rows
@@ -79,14 +67,12 @@ def plain_product(shape: PlainProduct) -> Intrinsic:
     assert shape.left.span == shape.right.span == _SPAN, shape
     count = shape.each * shape.halves
     fragment = tile_type("f32", count)
-    kinds: list[NumbaType] = [fragment] if shape.accumulate else []
+    kinds: list[Kind | str] = [fragment] if shape.accumulate else []
     kinds += ["u32", "u32", "i32"]
     places = [shape.index(h, c) for h in range(shape.halves) for c in range(shape.each)]
     text = "{ " + " ".join(product_text(shape)) + " }"
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         rest = list(values)
         if shape.accumulate:
             given = unpack(builder, rest.pop(0), count)
@@ -173,14 +159,12 @@ def _multiply(shape: PlainProduct, i: int, columns: list[tuple[int, str]]) -> It
 
 def plain_operand(
     columns: int, tile: SharedTile, *, rows_first: bool = True, halves: int = 8
-) -> Intrinsic:
+) -> Word:
     """Return `put(address, fragment, lane)`: write a warp's fragment to its scratch tile."""
     each = columns // _LANES
     text = "st.shared.f32 [$0+{}], $1;"
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         b = builder
 
         def number(value: int) -> ir.Constant:
@@ -203,7 +187,6 @@ def plain_operand(
                     offset = block * tile.block_bytes + half * 4 * _SPAN
                     given = [place, elements[index]]
                     asm(b, VOID, text.format(offset), f"r,f,{_MEMORY}", given, effect=True)
-        return context.get_dummy_value()
 
     kinds = ["u32", tile_type("f32", each * halves), "i32"]
     return define("plain_operand", "void", kinds, generate)

@@ -14,25 +14,8 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from redlang.targets.numba_cuda import types
-from redlang.targets.ptx.inline import (
-    F32,
-    F64,
-    I1,
-    I32,
-    I64,
-    LLVM_TYPES,
-    VOID,
-    Context,
-    Intrinsic,
-    NumbaType,
-    Values,
-    asm,
-    define,
-    pack,
-    tile_type,
-    unpack,
-)
+from redlang.targets.kinds import F32, F64, I1, I32, I64, LLVM_TYPES, VOID, tuple_of
+from redlang.targets.ptx.inline import Values, Word, asm, define, pack, tile_type, unpack
 
 PLACE = 8
 """Bytes of a word and its mark."""
@@ -48,16 +31,14 @@ def words(kinds: Kinds) -> int:
     return sum(_WORDS[code] * count for code, count in kinds)
 
 
-def post(*kinds: tuple[str, int]) -> Intrinsic:
+def post(*kinds: tuple[str, int]) -> Word:
     """Return a function that posts a state, which all threads of the block hold.
 
     Its arguments: the address of the unit's places (i64), the number of this part and how many
     parts there are (i64), then the tiles. There is one row of places for each word.
     """
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         address, part, parts, *tiles = values
         given = [
             word
@@ -78,13 +59,12 @@ def post(*kinds: tuple[str, int]) -> Intrinsic:
             )
             place = builder.add(address, place)
             asm(builder, VOID, text, "l,r,~{memory}", [place, chosen], effect=True)
-        return context.get_dummy_value()
 
     tiles = [tile_type(*kind) for kind in kinds]
     return define("post", "void", ["i64", "i64", "i64", *tiles], generate)
 
 
-def taken(*kinds: tuple[str, int]) -> Intrinsic:
+def taken(*kinds: tuple[str, int]) -> Word:
     """Return a function that waits for the state of a part, clears its places and returns it.
 
     Its arguments: the address of the unit's places (i64), the number of the part and how many parts
@@ -92,11 +72,9 @@ def taken(*kinds: tuple[str, int]) -> Intrinsic:
     """
     count = words(kinds)
     result = [tile_type(*kind) for kind in kinds]
-    returned = result[0] if len(kinds) == 1 else types.Tuple(result)
+    returned = result[0] if len(kinds) == 1 else tuple_of(result)
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         address, part, parts, some = values
         size = ir.Constant(I64, PLACE)
         first = builder.add(address, builder.mul(part, size))
@@ -112,7 +90,7 @@ def taken(*kinds: tuple[str, int]) -> Intrinsic:
         ]
         if len(tiles) == 1:
             return tiles[0]
-        return context.make_tuple(builder, signature.return_type, tiles)
+        return pack(builder, tiles)
 
     return define("taken", returned, ("i64", "i64", "i64", "bool"), generate)
 

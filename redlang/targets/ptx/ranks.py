@@ -7,30 +7,18 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from redlang.targets.ptx.inline import (
-    F32,
-    I16,
-    I32,
-    I64,
-    Context,
-    Intrinsic,
-    NumbaType,
-    Values,
-    asm,
-    define,
-)
+from redlang.targets.kinds import F32, I16, I32, I64
+from redlang.targets.ptx.inline import Values, Word, asm, define
 
 
-def packed_key(dtype: str) -> Intrinsic:
+def packed_key(dtype: str) -> Word:
     """Return a function from an f32 and an index below 2^16 to one 32-bit key.
 
     The f32 is a value that `dtype`, f16 or bf16, holds exactly; its rank is the upper half of the
     key. Smaller indices make larger keys.
     """
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         # The packing form runs at full rate, the single one at a quarter of it. NaN becomes the
         # positive one with all other bits set.
         text = f"cvt.rn.{dtype}x2.f32 $0, $1, $2;"
@@ -45,9 +33,7 @@ def packed_key(dtype: str) -> Intrinsic:
     return define(f"packed_key_{dtype}", "u32", ("f32", "u32"), generate)
 
 
-def _rank_32(
-    context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-) -> Values:
+def _rank_32(builder: ir.IRBuilder, values: Values) -> Values:
     bits = builder.bitcast(_without_minus_zero(builder, values[0]), I32)
     sign = builder.ashr(bits, ir.Constant(I32, 31))
     return builder.xor(bits, builder.or_(sign, ir.Constant(I32, 0x80000000)))
@@ -57,7 +43,7 @@ rank_f32 = define("rank_f32", "u32", ("f32",), _rank_32)
 """The rank of any f32 in 32 bits."""
 
 
-def _same(context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values) -> Values:
+def _same(builder: ir.IRBuilder, values: Values) -> Values:
     one, other = (builder.bitcast(_without_minus_zero(builder, x), I32) for x in values)
     return builder.icmp_unsigned("==", one, other)
 
@@ -72,12 +58,10 @@ def _without_minus_zero(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     return asm(builder, F32, "add.f32 $0, $1, 0f00000000;", "=f,f", [x])
 
 
-def unrank_16(dtype: str) -> Intrinsic:
+def unrank_16(dtype: str) -> Word:
     """Return a function from the upper half of a key to the f32; that of NaN gives a NaN."""
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         (rank,) = values
         upper = builder.and_(rank, ir.Constant(I32, 0x8000))
         flip = builder.select(
@@ -94,9 +78,7 @@ def unrank_16(dtype: str) -> Intrinsic:
     return define(f"unrank_{dtype}", "f32", ("u32",), generate)
 
 
-def _unrank_32(
-    context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-) -> Values:
+def _unrank_32(builder: ir.IRBuilder, values: Values) -> Values:
     (rank,) = values
     # The rank of a number with the upper bit set is positive.
     sign = builder.ashr(builder.not_(rank), ir.Constant(I32, 31))
@@ -108,15 +90,11 @@ unrank_f32 = define("unrank_f32", "f32", ("u32",), _unrank_32)
 """The inverse of `rank_f32`; the rank of NaN gives a NaN."""
 
 
-def _upper_half(
-    context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-) -> Values:
+def _upper_half(builder: ir.IRBuilder, values: Values) -> Values:
     return builder.lshr(values[0], ir.Constant(I32, 16))
 
 
-def _lower_half(
-    context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-) -> Values:
+def _lower_half(builder: ir.IRBuilder, values: Values) -> Values:
     low = builder.and_(values[0], ir.Constant(I32, 0xFFFF))
     return builder.sub(ir.Constant(I32, 0xFFFF), low)
 
@@ -128,9 +106,7 @@ lower_half = define("lower_half", "u32", ("u32",), _lower_half)
 """The index in a packed key."""
 
 
-def _joined_key(
-    context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-) -> Values:
+def _joined_key(builder: ir.IRBuilder, values: Values) -> Values:
     rank, index = (builder.zext(value, I64) for value in values)
     upper = builder.shl(rank, ir.Constant(I64, 32))
     return builder.or_(upper, builder.sub(ir.Constant(I64, 0xFFFFFFFF), index))
@@ -140,15 +116,11 @@ joined_key = define("joined_key", "u64", ("u32", "u32"), _joined_key)
 """A rank and an index below 2^32 as one key: smaller indices make larger keys."""
 
 
-def _upper_key(
-    context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-) -> Values:
+def _upper_key(builder: ir.IRBuilder, values: Values) -> Values:
     return builder.trunc(builder.lshr(values[0], ir.Constant(I64, 32)), I32)
 
 
-def _lower_key(
-    context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-) -> Values:
+def _lower_key(builder: ir.IRBuilder, values: Values) -> Values:
     low = builder.trunc(values[0], I32)
     return builder.sub(ir.Constant(I32, 0xFFFFFFFF), low)
 

@@ -8,18 +8,11 @@ from __future__ import annotations
 
 from llvmlite import ir
 
+from redlang.targets.kinds import I1, I8, I32, I64, LLVM_TYPES, VOID
 from redlang.targets.ptx.inline import (
-    I1,
-    I8,
-    I32,
-    I64,
-    LLVM_TYPES,
     REGISTER_LETTERS,
-    VOID,
-    Context,
-    Intrinsic,
-    NumbaType,
     Values,
+    Word,
     asm,
     define,
     pack,
@@ -43,28 +36,23 @@ def base(builder: ir.IRBuilder) -> ir.Value:
     return builder.ptrtoint(known, I32)
 
 
-def shared_load(code: str, count: int = 1) -> Intrinsic:
+def shared_load(code: str, count: int = 1) -> Word:
     """Return a function that loads a tile of neighbours, from an offset in bytes (i64)."""
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         address = builder.add(base(builder), builder.trunc(values[0], I32))
         return pack(builder, load_at(builder, address, 0, code, count))
 
     return define(f"shared_load_{code}", tile_type(code, count), ("i64",), generate)
 
 
-def shared_store(code: str, count: int = 1) -> Intrinsic:
+def shared_store(code: str, count: int = 1) -> Word:
     """Return a function that stores a tile: (offset i64, whether this thread does, tile)."""
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         address = builder.add(base(builder), builder.trunc(values[0], I32))
         with builder.if_then(values[1]):
             store_at(builder, address, 0, unpack(builder, values[2], count))
-        return context.get_dummy_value()
 
     kinds = ("i64", "bool", tile_type(code, count))
     return define(f"shared_store_{code}", "void", kinds, generate)

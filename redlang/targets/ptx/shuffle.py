@@ -10,20 +10,24 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
-from redlang.targets.numba_cuda import types
-from redlang.targets.ptx.inline import (
+from redlang.targets.kinds import (
     F32,
     F64,
     I1,
     I32,
     I64,
+    INT32,
     LLVM_TYPES,
-    NUMBA_TYPES,
-    Context,
-    Intrinsic,
-    NumbaType,
+    SCALARS,
+    UINT32,
+    Kind,
+    Signature,
+    count_of,
+)
+from redlang.targets.ptx.inline import (
     Typed,
     Values,
+    Word,
     asm,
     define,
     define_generic,
@@ -63,30 +67,26 @@ def butterfly_move(lanes: int) -> Move:
     return move
 
 
-def butterfly(lanes: int) -> Intrinsic:
+def butterfly(lanes: int) -> Word:
     """Return a function that exchanges a scalar or tile with the lane `lane ^ lanes`."""
     move = butterfly_move(lanes)
 
-    def typed(typing_context: Context, kind: NumbaType) -> Typed:
-        count = kind.count if isinstance(kind, types.UniTuple) else 1
+    def typed(kind: Kind) -> Typed:
+        count = count_of(kind)
 
-        def generate(
-            context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-        ) -> Values:
+        def generate(builder: ir.IRBuilder, values: Values) -> Values:
             elements = unpack(builder, values[0], count)
             return pack(builder, [moved(builder, element, move) for element in elements])
 
-        return kind(kind), generate
+        return Signature(kind, (kind,)), generate
 
     return define_generic(f"butterfly_{lanes}", 1, typed)
 
 
-def _exchanged(typing_context: Context, kind: NumbaType, mask: NumbaType) -> Typed:
-    count = kind.count if isinstance(kind, types.UniTuple) else 1
+def _exchanged(kind: Kind, mask: Kind) -> Typed:
+    count = count_of(kind)
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         def move(inner: ir.IRBuilder, value: ir.Value) -> ir.Value:
             text = "shfl.sync.bfly.b32 $0, $1, $2, 31, -1;"
             return asm(inner, I32, text, "=r,r,r", [value, values[1]], effect=True)
@@ -94,45 +94,41 @@ def _exchanged(typing_context: Context, kind: NumbaType, mask: NumbaType) -> Typ
         elements = unpack(builder, values[0], count)
         return pack(builder, [moved(builder, element, move) for element in elements])
 
-    return kind(kind, types.int32), generate
+    return Signature(kind, (kind, INT32)), generate
 
 
 exchanged = define_generic("exchanged", 2, _exchanged)
 """`exchanged(tile, mask)`: what lane `lane ^ mask` holds, for a mask known at run time."""
 
 
-def _broadcast(typing_context: Context, kind: NumbaType, lane: NumbaType) -> Typed:
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+def _broadcast(kind: Kind, lane: Kind) -> Typed:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         def move(inner: ir.IRBuilder, value: ir.Value) -> ir.Value:
             text = "shfl.sync.idx.b32 $0, $1, $2, 31, -1;"
             return asm(inner, I32, text, "=r,r,r", [value, values[1]], effect=True)
 
         return moved(builder, values[0], move)
 
-    return kind(kind, types.int32), generate
+    return Signature(kind, (kind, INT32)), generate
 
 
 broadcast = define_generic("broadcast", 2, _broadcast)
 """`broadcast(value, lane)`: the value that `lane` holds."""
 
 
-def _warp_reduce(name: str, operation: str) -> Intrinsic:
+def _warp_reduce(name: str, operation: str) -> Word:
     """Return a reduction of i32 or u32 over the warp; compute capability 8.0 and up."""
 
-    def typed(typing_context: Context, kind: NumbaType) -> Typed:
-        if kind not in (types.int32, types.uint32):
+    def typed(kind: Kind) -> Typed:
+        if kind not in (INT32, UINT32):
             return None
-        suffix = "s32" if kind == types.int32 else "u32"
+        suffix = "s32" if kind == INT32 else "u32"
 
-        def generate(
-            context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-        ) -> Values:
+        def generate(builder: ir.IRBuilder, values: Values) -> Values:
             text = f"redux.sync.{operation}.{suffix} $0, $1, -1;"
             return asm(builder, I32, text, "=r,r", values, effect=True)
 
-        return kind(kind), generate
+        return Signature(kind, (kind,)), generate
 
     return define_generic(name, 1, typed)
 
@@ -142,9 +138,7 @@ warp_min = _warp_reduce("warp_min", "min")
 warp_sum = _warp_reduce("warp_sum", "add")
 
 
-def _ballot(
-    context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-) -> Values:
+def _ballot(builder: ir.IRBuilder, values: Values) -> Values:
     text = "{ .reg .pred p; setp.ne.b32 p, $1, 0; vote.sync.ballot.b32 $0, p, -1; }"
     return asm(builder, I32, text, "=r,r", [builder.zext(values[0], I32)], effect=True)
 
@@ -153,13 +147,11 @@ ballot = define("ballot", "u32", ("bool",), _ballot)
 """`ballot(condition)`: one bit for each lane."""
 
 
-def bits(source: str, target: str) -> Intrinsic:
+def bits(source: str, target: str) -> Word:
     """Return a function that reads the bits of one compute type as another of the same width."""
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         return builder.bitcast(values[0], LLVM_TYPES[target])
 
-    assert NUMBA_TYPES[source].bitwidth == NUMBA_TYPES[target].bitwidth
+    assert SCALARS[source].bits == SCALARS[target].bits
     return define(f"{source}_as_{target}", target, (source,), generate)

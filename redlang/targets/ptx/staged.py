@@ -13,26 +13,15 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
+from redlang.targets.kinds import I32, I64, VOID
 from redlang.targets.ptx.access import Access, Piece, pieces
 from redlang.targets.ptx.convert import COMPUTE_CODES, STORAGE_BITS, decode
-from redlang.targets.ptx.inline import (
-    I32,
-    I64,
-    VOID,
-    Context,
-    Intrinsic,
-    NumbaType,
-    Values,
-    asm,
-    define,
-    pack,
-    tile_type,
-)
+from redlang.targets.ptx.inline import Values, Word, asm, define, pack, tile_type
 from redlang.targets.ptx.memory import access_arguments, access_kinds, word_type
 from redlang.targets.ptx.shared import base, load_words
 
 
-def fetch(access: Access, stride: int) -> Intrinsic:
+def fetch(access: Access, stride: int) -> Word:
     """Return a function that starts the copies of a tile.
 
     Its arguments: the offset of the thread's first piece in shared memory (i64), then those of
@@ -46,9 +35,7 @@ def fetch(access: Access, stride: int) -> Intrinsic:
     whole = access.width * size
     assert whole >= 4, access
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         target = builder.add(base(builder), builder.trunc(values[0], I32))
         for number, piece in enumerate(pieces(access)):
             address, bounds = access_arguments(builder, access, piece, values[1:])
@@ -59,7 +46,6 @@ def fetch(access: Access, stride: int) -> Intrinsic:
             )
             there = _bytes_there(builder, access, piece, bounds, size)
             asm(builder, VOID, text, "r,l,r,~{memory}", [target, address, there], effect=True)
-        return context.get_dummy_value()
 
     return define(f"fetch_{access.dtype}", "void", ["i64", *access_kinds(access)], generate)
 
@@ -80,14 +66,12 @@ def _bytes_there(
     return there
 
 
-def staged(access: Access, stride: int, *, native_f8: bool = True) -> Intrinsic:
+def staged(access: Access, stride: int, *, native_f8: bool = True) -> Word:
     """Return a function from the offset that `fetch` was given (i64) to the tile, arrived."""
     word, words = word_type(access)
     code = COMPUTE_CODES[access.dtype]
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         address = builder.add(base(builder), builder.trunc(values[0], I32))
         elements: list[ir.Value | None] = [None] * access.count
         for number, piece in enumerate(pieces(access)):

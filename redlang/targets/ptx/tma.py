@@ -9,12 +9,12 @@ Sources: PTX ISA, "cp.async.bulk.tensor" and "mbarrier", compute capability 9.0.
 
 from __future__ import annotations
 
-from redlang.targets.ptx.inline import Intrinsic, instruction
+from redlang.targets.ptx.inline import Word, instruction
 
 _MEMORY = "~{memory}"
 
 
-def copy_in(rank: int) -> Intrinsic:
+def copy_in(rank: int) -> Word:
     """Return `copy(target, map, barrier, c0, ...)`: start a copy of one box into shared memory.
 
     Coordinates count elements, the innermost dimension first; what lies outside the array arrives
@@ -30,7 +30,7 @@ def copy_in(rank: int) -> Intrinsic:
     return instruction("copy_in", "void", kinds, text, constraints, effect=True)
 
 
-def copy_out(rank: int) -> Intrinsic:
+def copy_out(rank: int) -> Word:
     """Return `copy(source, map, whether, c0, ...)`: start a copy of one box from shared memory.
 
     Only threads whose `whether` is not 0 start one; what lies outside the array stays.

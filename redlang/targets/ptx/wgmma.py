@@ -16,15 +16,10 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from redlang.schedule.fragments import STEP, SharedTile, accumulators, left_operands
-from redlang.targets.numba_cuda import types
+from redlang.targets.kinds import F32, I32, VOID, Kind, tuple_of
 from redlang.targets.ptx.inline import (
-    F32,
-    I32,
-    VOID,
-    Context,
-    Intrinsic,
-    NumbaType,
     Values,
+    Word,
     asm,
     define,
     instruction,
@@ -59,7 +54,7 @@ class Product:
     rows_first: bool = True
 
 
-def product(shape: Product) -> Intrinsic:
+def product(shape: Product) -> Word:
     """Return a function that issues a product and commits it as one group.
 
     Its arguments: the accumulators if `shape.accumulate`, the left operand (its address in shared
@@ -69,14 +64,12 @@ def product(shape: Product) -> Intrinsic:
     count = shape.columns // 2
     registers = 0 if shape.left is not None else shape.contracted // 4
     fragment = tile_type("f32", count)
-    kinds: list[NumbaType] = [fragment] if shape.accumulate else []
+    kinds: list[Kind | str] = [fragment] if shape.accumulate else []
     kinds += ["u32" if shape.left is not None else tile_type("i32", registers), "u32"]
     order = _order(shape.columns, shape.rows_first)
     text = _text(shape)
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         *before, left, right = values
         if before:
             given = unpack(builder, before[0], count)
@@ -154,14 +147,12 @@ def _descriptor(name: str, address: str, tile: SharedTile) -> list[str]:
     ]
 
 
-def operand(dtype: str, columns: int, *, rows_first: bool = True) -> Intrinsic:
+def operand(dtype: str, columns: int, *, rows_first: bool = True) -> Word:
     """Return a function that rounds a fragment to 16 bits and packs it as a left operand."""
     pairs = left_operands(columns)
     kind = "bf16x2" if dtype == "bf16" else "f16x2"
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         elements = unpack(builder, values[0], columns // 2)
         words = []
         for pair in pairs:
@@ -174,7 +165,7 @@ def operand(dtype: str, columns: int, *, rows_first: bool = True) -> Intrinsic:
     return define("operand", result, [tile_type("f32", columns // 2)], generate)
 
 
-def wait(pending: int, *counts: int) -> Intrinsic:
+def wait(pending: int, *counts: int) -> Word:
     """Return a function that waits until at most `pending` committed products are in flight.
 
     Args:
@@ -188,9 +179,7 @@ def wait(pending: int, *counts: int) -> Intrinsic:
     kinds = [tile_type("f32", count) for count in counts]
     text = f"wgmma.wait_group.sync.aligned {pending};"
 
-    def generate(
-        context: Context, builder: ir.IRBuilder, signature: NumbaType, values: Values
-    ) -> Values:
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
         elements = [
             element
             for value, count in zip(values, counts, strict=True)
@@ -201,13 +190,9 @@ def wait(pending: int, *counts: int) -> Intrinsic:
         for count in counts:
             tiles.append(pack(builder, passed[:count]))
             passed = passed[count:]
-        if len(tiles) == 1:
-            return tiles[0]
-        if not tiles:
-            return context.get_dummy_value()
-        return context.make_tuple(builder, signature.return_type, tiles)
+        return pack(builder, tiles) if tiles else None
 
-    result = "void" if not total else kinds[0] if len(kinds) == 1 else types.Tuple(kinds)
+    result = tuple_of(kinds) if total else "void"
     return define("wait", result, kinds, generate)
 
 
@@ -227,13 +212,13 @@ def through(builder: ir.IRBuilder, text: str, elements: Sequence[ir.Value]) -> l
     return [builder.extract_value(raw, number) for number in range(len(elements))]
 
 
-def claim_registers(count: int) -> Intrinsic:
+def claim_registers(count: int) -> Word:
     """Return a statement with which a warp group raises its registers a thread to `count`."""
     text = f"setmaxnreg.inc.sync.aligned.u32 {count};"
     return instruction("claim_registers", "void", (), text, _MEMORY, effect=True)
 
 
-def release_registers(count: int) -> Intrinsic:
+def release_registers(count: int) -> Word:
     """Return a statement with which a warp group lowers its registers a thread to `count`."""
     text = f"setmaxnreg.dec.sync.aligned.u32 {count};"
     return instruction("release_registers", "void", (), text, _MEMORY, effect=True)

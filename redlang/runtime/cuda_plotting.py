@@ -1,0 +1,136 @@
+"""From code and a call's extents and strides to its course: what a launch does, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+
+from redlang.codegen.arguments import Extent, Stride
+from redlang.codegen.cuda.kernel_text import Address, Counters, KernelText, Number, Pointer
+from redlang.codegen.cuda.matrix_text import MatrixParameter, MatrixText, TensorMap
+from redlang.runtime.cuda_code import CudaCode
+from redlang.runtime.cuda_course import Arrays, Course
+from redlang.runtime.launcher import Stored
+from redlang.runtime.matrix_calls import map_shape
+from redlang.runtime.tensor_maps import MapShape
+from redlang.schedule.plan import segment_axis
+
+_SPACE_ALIGNMENT = 256
+
+
+def plot(
+    code: CudaCode,
+    stored: Sequence[Stored],
+    scalars: Sequence[str],
+    extents: Mapping[str, int],
+    arrays: Arrays,
+    cuts: Mapping[str, int],
+    sms: int,
+) -> Course:
+    """Return what a call launches.
+
+    Args:
+        code: What was compiled for it.
+        stored: Its arrays, inputs first.
+        scalars: The names of its numbers.
+        extents: Extents of all axes.
+        arrays: Strides of all arrays.
+        cuts: Segments of each cut sweep, by the number of its part.
+        sms: SMs of the device.
+    """
+    every = dict(extents)
+    for number, part in enumerate(code.parts):
+        if part.plan.segmented is not None:
+            index = segment_axis(part.plan.segmented)
+            every[index] = max(every.get(index, 1), cuts[str(number)])
+    spaces, size = _spaces(code, every)
+    places = {x.name: place for place, x in enumerate(stored)}
+    constants: dict[int, str] = {}
+    maps: dict[str, MapShape] = {}
+    lines: list[str] = []
+    counted = 0
+
+    def constant(value: int) -> str:
+        return constants.setdefault(value, f"c{len(constants)}")
+
+    for number, kernel in enumerate(code.kernels):
+        text = kernel.text
+        cut = cuts[str(kernel.part)]
+        count = blocks(text, extents, cut, sms)
+        if count == 0:
+            continue
+        own = dict(every)
+        if text.segments:
+            own[text.segments] = cut
+            if Counters() in text.parameters:
+                posted = text.posted if isinstance(text, KernelText) else 0
+                counted = max(counted, 2 * count * posted if posted else count // cut)
+        if isinstance(text, MatrixText) and text.queued:
+            counted = max(counted, 1)
+        values = []
+        for p in text.parameters:
+            if isinstance(p, TensorMap):
+                place, name = places[p.array], f"map{len(maps)}"
+                maps[name] = map_shape(p, stored[place].dtype, extents, arrays.strides[p.array])
+                values.append(f"{name}(a{place})")
+            else:
+                values.append(_value(p, places, scalars, own, arrays, spaces, constant))
+        call = f"launch{number}({', '.join(['stream', constant(count), *values])})"
+        lines += [f"status = {call}", "if status:", "    fail(status)"]
+    return Course(
+        code.loops.name,
+        len(stored),
+        len(scalars),
+        tuple(lines),
+        {name: value for value, name in constants.items()},
+        maps,
+        size if spaces else None,
+        counted,
+    )
+
+
+def blocks(text: KernelText | MatrixText, extents: Mapping[str, int], cuts: int, sms: int) -> int:
+    """Return the blocks of a launch on a device of `sms` SMs."""
+    units = prod(-(-extents[axis] // tile) for axis, tile in text.grid)
+    if isinstance(text, MatrixText) and text.persistent:
+        return min(units, sms * text.min_blocks)
+    cluster = text.cluster if isinstance(text, KernelText) else 1
+    return -(-units // text.units) * cluster * (cuts if text.segments else 1)
+
+
+def _spaces(code: CudaCode, extents: Mapping[str, int]) -> tuple[dict[str, int], int]:
+    """Return where each workspace that a kernel uses begins, and the bytes of all."""
+    used = {p.name for k in code.kernels for p in k.text.parameters if isinstance(p, Address)}
+    places, total = {}, 0
+    for space in code.loops.workspaces:
+        if space.name in used:
+            places[space.name] = total
+            size = prod(extents[axis] for axis in space.axes) * space.dtype.bytes
+            total += -(-size // _SPACE_ALIGNMENT) * _SPACE_ALIGNMENT
+    return places, total
+
+
+def _value(
+    parameter: MatrixParameter,
+    places: Mapping[str, int],
+    scalars: Sequence[str],
+    extents: Mapping[str, int],
+    arrays: Arrays,
+    spaces: Mapping[str, int],
+    constant: Callable[[int], str],
+) -> str:
+    match parameter:
+        case Address(name) if name in spaces:
+            return f"q + {constant(spaces[name])}"
+        case Address(name):
+            return f"a{places[name]}"
+        case Extent(axis):
+            return constant(extents[axis])
+        case Stride(array, axis):
+            return constant(arrays.strides[array][axis])
+        case Number(name) | Pointer(name):
+            return f"s{scalars.index(name)}"
+        case Counters():
+            return "counter"
+        case TensorMap():
+            raise AssertionError(parameter)
