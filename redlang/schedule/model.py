@@ -1,6 +1,8 @@
 """What a plan costs on a device: occupancy and roofline, and what keeps a plan from reaching it.
 
 Times are estimates that rank plans; `tests/gpu` and the benchmark compare them with measurements.
+Constants that no data sheet has were fitted on one H200: to the times of some eight hundred plans
+of 137 kernels and shapes, so that the plan with the least estimate is the fastest or close to it.
 The bound is what any plan needs; a plan adds the time in which its blocks wait for memory or for
 each other, and the waves that its blocks make.
 """
@@ -20,55 +22,73 @@ from redlang.schedule.occupancy import Occupancy, occupancy
 from redlang.schedule.parts import Candidate, Part
 from redlang.schedule.roofline import Bound, Work, roofline
 
-MEMORY_US = 1.1
+MEMORY_US = 1.02
 """From a load to its first use, under load."""
-EXCHANGE_US = 0.06
+EXCHANGE_US = 0.11
 """A fold across the lanes of a warp."""
-BARRIER_US = 0.09
+BARRIER_US = 0.036
 """What a fold across warps costs more, and `WARP_US` for each of them."""
-WARP_US = 0.025
-CLUSTER_US = 0.5
+WARP_US = 0.013
+CLUSTER_US = 0.8
 """What a fold across the blocks of a cluster costs more."""
-CROWD = 1536
+CROWD = 440
 """Threads beyond 256 that double what a block waits."""
-STRIPS = 1.06
+STRIPS = 1.095
 """What strips cost over a row on chip, as measured where both read it once."""
 PART = 16
 """Elements of a row in shared memory that are in registers at a time."""
-PART_US = 0.06
+PART_US = 0.024
 """What each part of a row in shared memory costs a block, on an SM with others."""
-STAGED = 1.12
+STAGED = 1.2
 """What the way through shared memory costs over loads into registers, as measured."""
-TURN = 0.5
+TURN = 0.3
 """How much of the first load and the last fold of a block shows where it is alone on its SM."""
-STEP_US = 0.6
+MERGE_US = 1.8
+"""From a state's posting to its joining."""
+STEP_US = 0.29
 """One round of the last block's reading of what other blocks found."""
 FEW = 8
 """The share of a round's threads below which a round is not worth its time."""
+TIMES, BUSY = 8, 2
+"""Rounds of states that a block may take, where each SM has so many blocks without more of them."""
+UNEVEN = 0.17
+"""How much shows of the time in which only the longest of such blocks run."""
+BODY = 1.4
+"""Clocks of one element and four operations in a thread, when others run beside it."""
+OVERHEAD = 119
+"""Instructions of a warp that are not counted for each element."""
+ALONE = 0.023
+"""How much of the arithmetic shows where all blocks of an SM run at once."""
+PEER_US = 0.01
+"""What joining one value of another warp's states costs a block."""
+BESIDE = 1.0
+"""What a fold of one more value beside another costs."""
 SPILLS = 1.65
 """Estimates over the registers that there are, from which on a plan surely spills."""
-LEAST = 17
+LEAST = 26
 """Registers of addresses, bounds and the like, as counted in some two hundred kernels; so are the
 next: of an element that is computed with, of one as it was stored, for each special function, where
 copies are under way; and those of a state."""
-COMPUTED, STORED, KEPT, COPIED, STATE = 0.7, 0.4, 0.2, 0.5, 3.6
+COMPUTED, STORED, KEPT, COPIED, STATE = 0.62, 0.34, 0.19, 0.5, 3.6
+LIVE, FREE = 0.044, 4
+"""Registers of an element for each operation on it beyond so many: more is under way at a time."""
 LISTS = 64
 """Integer extremes a clock on one SM."""
-BLOCK_US = 0.02
+BLOCK_US = 0.023
 """What starting a block costs its SM."""
-SMOOTH = 3.0
+SMOOTH = 3.6
 """The exponent of the sum of times that overlap well."""
-ENOUGH_WARPS = 12
+ENOUGH_WARPS = 19
 """Warps on an SM from which on one computes while others wait for memory."""
-FAR_ROWS = 64
+FAR_ROWS = 46
 """Rows of a tile that lie apart in memory, from which on reading them slows down."""
-FAR_SHARE = 0.35
+FAR_SHARE = 0.45
 """By how much for each doubling."""
-SM_GB_S = 90.0
+SM_GB_S = 156.0
 """Bytes that one SM moves in a nanosecond, when it has the memory to itself."""
 L2_SPEED = 2.2
 """How much faster the L2 cache is than memory."""
-ISSUE = 1.35
+ISSUE = 1.3
 """Instructions for every counted operation: addresses, tests, moves."""
 
 
@@ -105,11 +125,18 @@ def segments(part: Part, extents: Mapping[str, int], device: Device) -> int:
     tiles = -(-extents[axis] // part.plan.tile(axis))
     units = max(1, _units(part, extents))
     wanted = max(1, device.sms * part.threads.min_blocks // units)
-    rest = wanted % part.threads.threads
-    if rest < wanted and rest * FEW < part.threads.threads:
-        # A few more than the threads that take their states would be one more round.
+    shares = _shares(part)
+    # A block takes the states of so many others at a time: not many times, and not for a few more.
+    wanted = min(wanted, max(TIMES * shares, -(-BUSY * device.sms // units)))
+    rest = wanted % shares
+    if rest < wanted and rest * FEW < shares:
         wanted -= rest
     return max(1, min(tiles, wanted))
+
+
+def _shares(part: Part) -> int:
+    """Return how many threads of a block share a unit's strips, and later the states of parts."""
+    return prod(s.threads for s in part.threads.spreads if s.axis in part.threads.strips)
 
 
 def _units(part: Part, extents: Mapping[str, int]) -> int:
@@ -139,7 +166,8 @@ def estimate(part: Part, facts: Facts, device: Device) -> Estimate:
     terms = {
         "memory": moved / (device.bandwidth_gb_s * 1e3),
         "one SM's memory": moved / max(1, shape.blocks) * per_sm / (SM_GB_S * 1e3),
-        "arithmetic": max(arithmetic, pipes["arithmetic"], pipes["comparisons"]) * share,
+        "arithmetic": max(arithmetic, pipes["arithmetic"], pipes["comparisons"]) * share
+        + OVERHEAD * shape.warps() * per_sm / (4 * device.clock_mhz),
         "special functions": pipes["special functions"] * share,
         "double": pipes["double"] * share,
         "waiting": shape.chain_us() * max(1.0, per_sm / resident),
@@ -151,6 +179,10 @@ def estimate(part: Part, facts: Facts, device: Device) -> Estimate:
     warps = min(resident, per_sm) * part.threads.threads / WARP
     power = 1 + (SMOOTH - 1) * min(1.0, max(warps, 1) / ENOUGH_WARPS)
     total = sum(t**power for t in terms.values()) ** (1 / power)
+    if per_sm <= resident:
+        # What is computed when all has been loaded runs beside nothing.
+        total += ALONE * max(terms["arithmetic"], terms["special functions"])
+    total += UNEVEN * terms["memory"] * (shape.longest() - 1)
     if part.threads.strips:
         # Where a block ends and the next one begins, only other blocks keep the SM busy.
         turns = max(0.0, per_sm / resident - 1)
@@ -254,6 +286,18 @@ class _Shape:
             passes += again / (L2_SPEED if live < self.device.l2_bytes / 2 else 1)
         return passes
 
+    def longest(self) -> float:
+        """Return how much more the longest of the blocks that share a sweep has than the mean."""
+        axis = self.part.plan.segmented
+        if self.segments == 1 or axis is None:
+            return 1.0
+        tiles = self.facts.extent(axis) / self.part.plan.tile(axis)
+        return -(-tiles // self.segments) * self.segments / tiles
+
+    def warps(self) -> int:
+        """Return the warps of a block."""
+        return self.part.threads.threads // WARP
+
     def rounds(self) -> float:
         """Return how many tiles a unit runs through."""
         count = 1.0
@@ -294,13 +338,23 @@ class _Shape:
             states = sum(len(s.states) for s in sweeps)
             joined = once * (lanes.bit_length() - 1) / 5 * (1 + states)
             joined += 2 * BARRIER_US if warps > 1 else 0
+            if lanes < threads.unit_threads:
+                # Columns side by side: warps join what others hold one after another.
+                bits = [b for axis in threads.strips for b in threads.bits(axis)]
+                joined += PEER_US * (1 << sum(b >= 5 for b in bits)) * states * self._columns()
             return joined * (2 if self.segments > 1 else 1)
         if warps > 1:
             once += BARRIER_US + WARP_US * warps
         if threads.blocks > 1:
             once += CLUSTER_US
         stages = sum(self._width(stage) for sweep in sweeps for stage in sweep.stages)
+        once *= 1 + BESIDE * (self._columns() - 1)
         return once * stages * (1 if self.kind == "on-chip" else self.rounds())
+
+    def _columns(self) -> int:
+        """Return how many units' elements a thread holds side by side."""
+        base = {*self.facts.nest.base}
+        return prod(s.count for s in self.part.threads.spreads if s.axis in base)
 
     def _width(self, stage: str) -> int:
         """Return how many values of a stage one unit has, short axes only."""
@@ -325,9 +379,8 @@ class _Shape:
         waits = self.rounds()
         merge = 0.0
         if self.segments > 1:
-            threads = self.part.threads.threads
-            merge = 2 * MEMORY_US + STEP_US * -(-self.segments // threads)
-        body = self.held * 4 / self.device.clock_mhz * max(1, self._operations() / 4)
+            merge = MERGE_US + STEP_US * -(-self.segments // _shares(self.part))
+        body = self.held * BODY / self.device.clock_mhz * max(1, self._operations() / 4)
         # All warps of a large block wait at once, for memory and for each other.
         crowd = 1 + max(0, self.part.threads.threads - 256) / CROWD
         ahead = self.part.threads.ahead
@@ -378,6 +431,8 @@ class _Shape:
         # The first is computed with, partly as it was stored; others wait as they were stored.
         first, *others = [min(4, a.size) / 4 for a in arrays] or [1.0]
         tiles = COMPUTED + STORED * first + sum(others) + KEPT * min(self._specials(), 2)
+        operations = self.facts.element_work.fma / self.facts.elements
+        tiles += LIVE * max(0.0, operations - FREE)
         if threads.ahead:
             tiles += COPIED
         held = min(self.held, PART) if threads.shared else self.held

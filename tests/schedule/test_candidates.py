@@ -1,5 +1,6 @@
 """The plans that are proposed for a GPU: what each family asks of a nest."""
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -81,3 +82,18 @@ def test_a_plan_is_tried_with_registers_for_all_blocks_at_once(proposed):
         blocks = ranked.candidate.parts[0].threads.min_blocks
         assert blocks == -(-estimate.blocks // DEFAULT_DEVICE.sms)
     assert close
+
+
+def test_the_states_of_many_blocks_are_not_taken_one_after_another(proposed):
+    sms = DEFAULT_DEVICE.sms
+    shared = [
+        (ranked.candidate.parts[0], found.blocks)
+        for ranked in proposed(COLUMNS, ((2000, 2000), "f32"))
+        for found in ranked.estimates[:1]
+        if ranked.candidate.parts[0].across
+    ]
+    assert shared
+    for part, blocks in shared:
+        columns = math.prod(-(-2000 // grid.tile) for grid in part.plan.grid)
+        shares = part.threads.spread("n").threads
+        assert blocks // columns <= max(8 * shares, -(-2 * sms // columns))
