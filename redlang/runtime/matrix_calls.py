@@ -17,6 +17,10 @@ LONGEST_EXTENT = 1 << 32
 """What tensor maps hold: bytes between neighbours, elements along an axis."""
 SHORT_EXTENT = 1 << 21
 """Up to this, sums of a few indices are exact in f32; longer axes have code of their own."""
+PAIR = 2
+"""Neighbours along columns that a thread holds."""
+FEW = 4
+"""Tiles of a loop that all lengths share code for."""
 
 
 def matrix_classes(
@@ -44,6 +48,12 @@ def matrix_classes(
     # Whole axes are as long as their registers, or end in what is padding there.
     whole = dict(part.plan.limits)
     multiples = {axis: width for axis, width in whole.items() if extents[axis] == width}
+    for axis, tile in part.plan.tiles:
+        # Tiles without an end to test, or at least pairs of neighbours to load: worth code of its
+        # own where there are many.
+        known = next((n for n in (tile, PAIR) if extents[axis] % n == 0), 1)
+        if known > 1 and extents[axis] > FEW * tile:
+            multiples[axis] = known
     return Classes(arrays, multiples, limits)
 
 

@@ -42,6 +42,8 @@ AHEAD = (0, 2, 4)
 CROWD = 1024
 """Threads of an SM that have 64 registers each."""
 SHORT_ROW = 16
+MANY = 64
+"""Units along an axis from which on one may have several rows of it."""
 
 
 def candidates(
@@ -122,6 +124,16 @@ class Maker(Spreader):
                         continue
                     plan = self.whole({column[0]: lanes * width} if column else {})
                     yield from self.blocks("on-chip", plan, shape, rows)
+                    if rows and unit < WARP:
+                        yield from self._several_rows(shape)
+
+    def _several_rows(self, shape: Sequence[Spread]) -> Iterator[Candidate]:
+        """Yield plans whose units hold some short rows: their loads are on the way together."""
+        for axis in [grid.axis for grid in self.grid({})][-1:]:
+            for rows in (2, 4, 8):
+                several = [Spread(axis, 1, 1, rows), *shape]
+                if held_by_thread(several) <= HELD and self.facts.extent(axis) >= MANY * rows:
+                    yield from self.blocks("on-chip", self.whole({axis: rows}), several, rows=True)
 
     def _in_shared(self, size: int) -> Iterator[Candidate]:
         """Yield plans whose units lie in shared memory, and are read part by part.

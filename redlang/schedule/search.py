@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from redlang.ir.program import Program
 from redlang.schedule.candidates import candidates
 from redlang.schedule.device import REGISTERS_PER_BLOCK, Device
-from redlang.schedule.facts import SHORT, Facts, Layout, unique
+from redlang.schedule.facts import SHORT, Facts, Layout, power_above, unique
 from redlang.schedule.model import Estimate, estimate, segments
 from redlang.schedule.nests import Nest
 from redlang.schedule.parts import Candidate, Part
@@ -86,13 +86,11 @@ def _inside(program: Program, nest: Nest) -> list[str]:
 
 
 def _row(extent: int) -> int:
-    """Round a row's length up: few classes for short rows, four an octave from 4096 on."""
+    """Round a row's length up: to powers of two for short rows, four an octave from 4096 on."""
     if extent <= SHORT_CLASS:
         return SHORT_CLASS
-    if extent <= LONG_CLASS:
-        return LONG_CLASS
     if extent <= 2 * LONG_CLASS:
-        return 2 * LONG_CLASS
+        return power_above(extent)
     octave = 1 << (extent - 1).bit_length() - 1
     step = octave // (2 if octave < 4096 else 4)
     return -(-extent // step) * step

@@ -46,3 +46,16 @@ def test_the_corpus_runs(name, gpu, rng):
     for a, b in zip(found, expected, strict=True):
         close(a, b)
     assert gpu.launches
+
+
+def test_units_of_short_rows_hold_several(gpu, rng):
+    text = """
+def f(x: "b m d") -> ("b m", "b m"):
+    top = max[d](x)
+    return log(sum[d](exp(x - top))) + top, top
+"""
+    x = rng.standard_normal((2, 4101, 100)).astype(np.float32)
+    kernel = redlang.compile(text.strip())
+    for found, expected in zip(kernel(x), kernel.reference(x), strict=True):
+        close(found, expected)
+    assert len(gpu.launches) == 1
