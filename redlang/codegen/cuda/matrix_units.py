@@ -65,9 +65,10 @@ class UnitRanges:
     def _graded(self) -> str | None:
         """Return the grid axis whose later tiles have more work, if one has."""
         for loop in self.loops:
-            if loop.some is None:
+            some = self._some(loop)
+            if some is None:
                 continue
-            bounds = tile_bounds(loop.some, loop.axis, self.consumer.builder)
+            bounds = tile_bounds(some, loop.axis, self.consumer.builder)
             read = frozenset[str]().union(*map(walk.refs, bounds.high))
             for grid in self.kernel.grid:
                 if f"{grid.axis}.last" in read:
