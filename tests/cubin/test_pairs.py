@@ -29,7 +29,7 @@ def f(x: "b (g r) m d", y: "b g n d", v: "b g n e") -> "b (g r) m e":
 """
 DISTANCES = 'def f(x: "m d", c: "k d") -> "m k":\n    return sum[d](abs(x - c)) + max[d](x * c)\n'
 # Text, shapes, type, kind of products beside pairs.
-KERNELS = {
+KERNELS: dict[str, tuple[str, dict[str, tuple[int, ...]], type[np.generic], str]] = {
     "squares": (SQUARES, {"x": (70, 32), "c": (100, 32)}, np.float32, "fma"),
     "ragged": (SQUARES, {"x": (133, 13), "c": (70, 13)}, BF16, "fma"),
     "largest": (NEAREST.format("max[d](x + c)"), {"x": (40, 13), "c": (35, 13)}, np.float32, "fma"),
@@ -90,12 +90,14 @@ def test_values(name, monkeypatch, rng):
     if name == "weighted":
         given |= {n: np.exp(given[n]) for n in "vw"}
     tolerance = {np.float32: 1e-5, np.float16: 2e-3, BF16: 2e-2}[dtype]
-    compare(*called(text, given, unit, monkeypatch), tolerance)
+    found, expected = called(text, given, unit, monkeypatch)
+    compare(found, expected, tolerance)
 
 
 def test_distances_far_from_the_origin_keep_their_digits(monkeypatch, rng):
     given = {n: rng.standard_normal((40, 20)).astype(np.float32) + 3000 for n in "xc"}
-    compare(*called(SQUARES, given, "fma", monkeypatch), 1e-5)
+    found, expected = called(SQUARES, given, "fma", monkeypatch)
+    compare(found, expected, 1e-5)
 
 
 @pytest.mark.parametrize("name", ["squares", "largest"])

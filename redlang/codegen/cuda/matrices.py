@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from redlang.codegen.cuda.kernel_text import Classes, Counters
+from redlang.codegen.cuda.matrix_bodies import inlined_conditions
 from redlang.codegen.cuda.matrix_checks import checked_operands, pass_on
 from redlang.codegen.cuda.matrix_consumer import Consumer
 from redlang.codegen.cuda.matrix_memory import share
@@ -21,7 +22,6 @@ from redlang.codegen.cuda.matrix_roles import (
     LoopWork,
     Operand,
     Roles,
-    inlined_conditions,
 )
 from redlang.codegen.cuda.matrix_stores import staging_bytes
 from redlang.codegen.cuda.matrix_text import MatrixText, unsuited

@@ -10,10 +10,11 @@ plain arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from redlang.codegen.cuda.kernel_text import Classes
+from redlang.codegen.cuda.matrix_bodies import without_unread
 from redlang.codegen.cuda.matrix_pairs import Paired, paired
 from redlang.codegen.cuda.matrix_ranges import fits
 from redlang.codegen.cuda.matrix_text import TensorMap, UnsuitedError, unsuited
@@ -428,40 +429,3 @@ def _is_fetchable(tile: SharedTile) -> bool:
 
 def _rounded_up(number: int, unit: int) -> int:
     return -(-number // unit) * unit
-
-
-def without_unread(kernel: Kernel, body: Iterable[Statement]) -> tuple[Statement, ...]:
-    """Return a loop's body without values that nothing in the kernel reads."""
-    kept = tuple(body)
-    outside = frozenset[str]().union(
-        *(tidy.reads(s) for s in kernel.body if not isinstance(s, Loop) or s.body != kept)
-    )
-    while True:
-        read = outside.union(*map(tidy.reads, kept))
-        left = tuple(s for s in kept if isinstance(s, Loop) or tidy.writes(s) & read)
-        if left == kept:
-            return kept
-        kept = left
-
-
-def inlined_conditions(body: Sequence[Statement]) -> tuple[Statement, ...]:
-    """Write truth values and whole numbers of elements out where they are read, and drop them."""
-    values: dict[str, Expr] = {}
-    kept: list[Statement] = []
-    written = frozenset[str]().union(*map(tidy.writes, body))
-
-    def rule(node: Expr) -> Expr:
-        return values.get(node.name, node) if isinstance(node, Ref) else node
-
-    for statement in body:
-        done = tidy.map_expressions(statement, lambda e: walk.rewrite(e, rule))
-        if (
-            isinstance(done, Compute)
-            and done.type.dtype.kind in ("bool", "int")
-            and done.type.axes
-            and not walk.refs(done.value) & written
-        ):
-            values[done.name] = done.value
-        else:
-            kept.append(done)
-    return tuple(kept)
