@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 from llvmlite import ir
@@ -102,6 +103,10 @@ class Expressions:
                 return self.unary(op, self.value(operand), node)
             case ast.Compare(left=left, ops=[op], comparators=[right]):
                 return self.compare(type(op), self.value(left), self.value(right), node)
+            case ast.BoolOp(op=op, values=values):
+                # Nothing that is tested has effects, so that all of it may be.
+                join = self.builder.and_ if isinstance(op, ast.And) else self.builder.or_
+                return Typed(BOOL, reduce(join, map(self.test, values)))
             case ast.IfExp(test=test, body=yes, orelse=no):
                 return self.chosen(self.test(test), yes, no, node)
             case ast.Tuple(elts=elements) if len(elements) > 1:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any, TypeAlias
 
 from llvmlite import ir
@@ -99,6 +100,8 @@ class _Writer(Expressions):
         super().__init__(function, python, ir.IRBuilder(function.append_basic_block("start")))
         self._places: dict[tuple[str, Kind], Variable] = {}
         self._result: Kind = NOTHING
+        # Of each loop around: where it is left to, and the variables wherever it is left early.
+        self._loops: list[tuple[ir.Block, list[dict[str, Variable | None]]]] = []
 
     def write(self, arguments: Sequence[Typed], result: Kind) -> None:
         """Write the whole function."""
@@ -121,7 +124,7 @@ class _Writer(Expressions):
         """Write statements one after the other."""
         for statement in statements:
             if self.builder.block.is_terminated:
-                raise refused(statement, "nothing may follow a return")
+                raise refused(statement, "nothing may follow a return or a break")
             self.statement(statement)
 
     def statement(self, node: ast.stmt) -> None:
@@ -140,6 +143,10 @@ class _Writer(Expressions):
             case ast.Return(value=value):
                 assert value is not None
                 self.builder.ret(self.cast(self.value(value), self._result, node))
+            case ast.Break() if self._loops:
+                after, exits = self._loops[-1]
+                exits.append(dict(self.variables))
+                self.builder.branch(after)
             case ast.Pass():
                 pass
             case _:
@@ -202,13 +209,18 @@ class _Writer(Expressions):
         before, read = dict(self.variables), self.read
         self.read = set()
         self.builder.position_at_end(inside)
+        exits: list[dict[str, Variable | None]] = []
+        self._loops.append((after, exits))
         self.block(body)
+        self._loops.pop()
+        if self.builder.block.is_terminated:
+            raise refused(body[-1], "a loop that never goes round")
         self.builder.cbranch(self.test(test), inside, after)
         for name, variable in before.items():
             # What the next round would read has been left elsewhere.
             if self.variables[name] is not variable and variable in self.read:
                 raise refused(test, f"{name} changes its type in this loop")
-        self.variables = _merged(before, self.variables)
+        self.variables = reduce(_merged, [self.variables, *exits], before)
         self.read |= read
         self.builder.position_at_end(after)
 

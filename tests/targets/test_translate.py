@@ -73,6 +73,21 @@ def test_a_loop_carries_its_variables():
     assert collatz.call(27) == 111
 
 
+def test_a_loop_may_be_left_early():
+    first = Function(
+        "def f(n, stop):\n"
+        "    i = 2\n"
+        "    while i < stop and i < n or i == n:\n"
+        "        rest = n % i\n"
+        "        if rest == 0:\n"
+        "            break\n"
+        "        i = i + 1\n"
+        "    return i\n",
+        *("i64", "i64", "i64"),
+    )
+    assert [first.call(35, 100), first.call(37, 100), first.call(37, 10)] == [5, 37, 10]
+
+
 def test_a_loop_may_use_a_name_for_something_else():
     count = Function(
         "def f(n):\n"

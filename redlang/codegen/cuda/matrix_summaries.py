@@ -154,7 +154,7 @@ class Summaries:
         held = f"t.smaller(i64({tile}), {size} - {place})"
         return [
             f"row_least, row_greatest = {text}",
-            f"{at} = i32({start} // {tile}) + (i32(cuda.threadIdx.x) >> i32(5))",
+            f"{at} = i32({start} // {tile} + (i32(cuda.threadIdx.x) >> i32(5)))",
             f"while {place} < {stop} and {at} < i32({CAPACITY}):",
             *indented(
                 [
