@@ -88,3 +88,15 @@ def test_a_scale_inside_the_sum_leaves_operands_as_they_are(gpu):
     kernel = compiled(text, "f16", gpu, **attend(m=130, n=130, d=64))
     assert "wgmma.mma_async" in kernel.ptx
     assert kernel.spill_bytes == 0
+
+
+@pytest.mark.parametrize("name", ["sinks", "causal documents"])
+def test_tiles_that_are_passed_over_leave_the_tensor_core_in_use(name, gpu):
+    shapes = attend(b=8, h=16, m=512, n=512, d=64)
+    given = {x: np.empty(shape, TYPES["bf16"]) for x, shape in shapes.items()}
+    if name == "causal documents":
+        given["doc"] = np.zeros((8, 512), np.int32)
+    redlang.compile(VARIANTS[name].strip())(**given)
+    (kernel,) = gpu.kernels
+    assert "wgmma.mma_async" in kernel.ptx
+    assert kernel.spill_bytes <= HARMLESS_SPILLS
