@@ -24,13 +24,11 @@ from redlang.schedule.cuts import cut
 from redlang.schedule.device import THREADS_PER_BLOCK, WARP
 from redlang.schedule.facts import Layout, power_above, unique
 from redlang.schedule.nests import Nest
-from redlang.schedule.parts import BLOCKS, HELD, Candidate, Part, Spreader, held_by_thread
+from redlang.schedule.parts import BLOCKS, HELD, TILE, Candidate, Part, Spreader, held_by_thread
 from redlang.schedule.plan import Kind, NestPlan
 from redlang.schedule.shapes import spread_part, spread_units, spread_whole
 from redlang.schedule.threads import Spread, ThreadPlan
 
-ON_CHIP = THREADS_PER_BLOCK * 32
-"""Elements of a slice that a block may hold: 1024 threads have 64 registers each."""
 IN_SHARED = 112 * 1024
 """Elements of a slice that shared memory may hold: of two bytes, on 9.0; devices say no."""
 CLUSTERED = THREADS_PER_BLOCK * 8
@@ -107,7 +105,7 @@ class Maker(Spreader):
         size = prod(facts.extent(axis) for axis in self.held_axes)
         yield from self._clusters(size, cluster)
         yield from self._in_shared(size)
-        if size > ON_CHIP:
+        if size > TILE:
             return
         rows = self.vector not in self.nest.base
         column = [] if rows or self.vector is None else [self.vector]
@@ -129,7 +127,7 @@ class Maker(Spreader):
 
     def _several_rows(self, shape: Sequence[Spread]) -> Iterator[Candidate]:
         """Yield plans whose units hold some short rows: their loads are on the way together."""
-        for axis in [grid.axis for grid in self.grid({})][-1:]:
+        for axis in self.nest.base[-1:]:
             for rows in (2, 4, 8):
                 several = [Spread(axis, 1, 1, rows), *shape]
                 if held_by_thread(several) <= HELD and self.facts.extent(axis) >= MANY * rows:
@@ -143,7 +141,7 @@ class Maker(Spreader):
         facts = self.facts
         results = {a for n in self.nest.results for a in facts.program.results[n].axes}
         again = len(self.nest.sweeps) > 1 or bool(results & {*facts.swept})
-        if not again or not ON_CHIP // 2 <= size <= IN_SHARED or self.vector in self.nest.base:
+        if not again or not TILE // 2 <= size <= IN_SHARED or self.vector in self.nest.base:
             return
         for width in self.widths():
             for held in (16, 32, 64, 128):

@@ -439,5 +439,5 @@ class _Shape:
         estimate = LEAST + held * words * tiles
         if threads.strips:
             estimate += STATE * sum(len(s.states) for s in self.facts.nest.sweeps)
-        cap = 65536 // (threads.threads * threads.min_blocks)
+        cap = threads.registers
         return int(min(estimate, max(32, cap), 255)) if estimate < SPILLS * cap else 256

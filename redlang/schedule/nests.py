@@ -303,12 +303,14 @@ def _beside(axes: frozenset[str], groups: list[tuple[frozenset[str], list[Sweep]
 
     A result that reads no stage is stored there, where the elements that it reads are at hand.
     """
-    fits = [
-        number
-        for number, (base, sweeps) in enumerate(groups)
-        if base and any(base.union(sweep.axes) == axes for sweep in sweeps)
-    ]
-    return fits[-1] if fits else -1
+    return max(
+        (
+            number
+            for number, (base, sweeps) in enumerate(groups)
+            if base and any(base.union(sweep.axes) == axes for sweep in sweeps)
+        ),
+        default=-1,
+    )
 
 
 def detached(program: Program, nest: Nest, numbers: frozenset[int]) -> tuple[Nest, ...]:

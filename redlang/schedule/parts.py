@@ -19,7 +19,7 @@ from redlang.schedule.threads import Spread, ThreadPlan
 HELD = 64
 """Elements of one tile that a thread may hold: more spill at 255 registers."""
 TILE = THREADS_PER_BLOCK * 32
-"""Elements of a tile that a block may load at a time: 1024 threads have 64 registers each."""
+"""Elements that a block may hold at a time: 1024 threads have 64 registers each."""
 REGISTERS = 65536
 """Registers of an SM, on every device since compute capability 5.0."""
 WORD = 4

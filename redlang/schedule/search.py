@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from redlang.ir.program import Program
 from redlang.schedule.candidates import candidates
-from redlang.schedule.device import REGISTERS_PER_BLOCK, Device
+from redlang.schedule.device import Device
 from redlang.schedule.facts import SHORT, Facts, Layout, power_above, unique
 from redlang.schedule.model import Estimate, estimate, segments
 from redlang.schedule.nests import Nest
@@ -217,14 +217,9 @@ def _as_tight(ranked: Ranked, refused: Ranked) -> bool:
     return (
         part.nest == other.nest
         and (part.plan.kind, part.across) == (other.plan.kind, other.across)
-        and _registers(part) <= _registers(other)
+        and part.threads.registers <= other.threads.registers
         and ranked.estimates[0].registers >= refused.estimates[0].registers
     )
-
-
-def _registers(part: Part) -> int:
-    """Return how many registers the compiler may give a thread."""
-    return REGISTERS_PER_BLOCK // (part.threads.threads * max(1, part.threads.min_blocks))
 
 
 def _order(ranked: Ranked) -> tuple[float, int]:

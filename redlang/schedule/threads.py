@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from redlang.schedule.device import CLUSTER, THREADS_PER_BLOCK, WARP
+from redlang.schedule.device import CLUSTER, REGISTERS_PER_BLOCK, THREADS_PER_BLOCK, WARP
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,11 @@ class ThreadPlan:
     def threads(self) -> int:
         """Return the threads of a block."""
         return self.units * self.unit_threads // self.blocks
+
+    @property
+    def registers(self) -> int:
+        """Return how many registers the compiler may give a thread, if that is not too many."""
+        return REGISTERS_PER_BLOCK // (self.threads * self.min_blocks)
 
     def spread(self, axis: str) -> Spread:
         """Return the spread of an axis; one that is not listed has one element a range."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from redlang.codegen.cuda.folds import BYTES
 from redlang.codegen.cuda.frame import Frame, Value
 from redlang.codegen.cuda.kernel_text import Counters
 
@@ -11,12 +12,12 @@ MOST = 32
 """Words of a block's states up to which they are posted: one lane of a warp each."""
 PLACE = 8
 """Bytes of a word and its mark."""
-_WORDS = {"bool": 1, "i32": 1, "u32": 1, "f32": 1, "i64": 2, "u64": 2, "f64": 2}
+_WORD = 4
 
 
 def words(frame: Frame, states: Sequence[Value]) -> int:
     """Return the 32-bit words of a block's states."""
-    return sum(_WORDS[state.code] * frame.size(state.axes) for state in states)
+    return sum(BYTES[state.code] // _WORD * frame.size(state.axes) for state in states)
 
 
 def suits(frame: Frame, states: Sequence[Value], bits: Sequence[int]) -> bool:

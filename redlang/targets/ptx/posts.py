@@ -16,10 +16,11 @@ from llvmlite import ir
 
 from redlang.targets.kinds import F32, F64, I1, I32, I64, LLVM_TYPES, VOID, tuple_of
 from redlang.targets.ptx.inline import Values, Word, asm, define, pack, tile_type, unpack
+from redlang.targets.ptx.shared import BYTES
 
 PLACE = 8
 """Bytes of a word and its mark."""
-_WORDS = {"bool": 1, "i32": 1, "u32": 1, "f32": 1, "i64": 2, "u64": 2, "f64": 2}
+_WORD = 4
 _PAIR = ir.LiteralStructType([I32, I32])
 
 Kinds = Sequence[tuple[str, int]]
@@ -28,7 +29,7 @@ Kinds = Sequence[tuple[str, int]]
 
 def words(kinds: Kinds) -> int:
     """Return the 32-bit words of a state."""
-    return sum(_WORDS[code] * count for code, count in kinds)
+    return sum(BYTES[code] // _WORD * count for code, count in kinds)
 
 
 def post(*kinds: tuple[str, int]) -> Word:
@@ -132,7 +133,7 @@ def _put_together(builder: ir.IRBuilder, code: str, found: Values) -> ir.Value:
     low = next(found)
     if kind == I1:
         return builder.icmp_unsigned("!=", low, ir.Constant(I32, 0))
-    if _WORDS[code] == 1:
+    if BYTES[code] == _WORD:
         return builder.bitcast(low, kind)
     whole = asm(builder, I64, "mov.b64 $0, {$1, $2};", "=l,r,r", [low, next(found)])
     return builder.bitcast(whole, kind) if kind == F64 else whole
