@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import redlang
-from redlang.bench.gpu_times import graph_us
+from redlang.bench.gpu_times import REST, graph_us
 from redlang.bench.picture import Bars, write
 from redlang.kernel import Kernel
 from redlang.runtime.driver import require_driver
@@ -163,7 +163,7 @@ def measure(problem: Problem, peers: Sequence[str]) -> Line:
                 wrong = found[:1, :group].double() - right
                 line.error = float(wrong.norm() / right.norm())
                 line.plan = _family(way)
-            line.times[name] = graph_us([partial(way, q, k, v)], 5)
+            line.times[name] = graph_us([partial(way, q, k, v)], 5, REST)
         except Exception as error:  # a peer that cannot do it is a finding
             line.problems[name] = f"{type(error).__name__}: {error}"[:200]
     return line

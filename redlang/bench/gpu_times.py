@@ -16,30 +16,34 @@ FLUSHED, SINGLES = 1 << 28, 23
 """Bytes that are written before a single call, and how many of those there are."""
 CALLS = 20
 """Calls that a graph holds, at least."""
+REST = 0.25
+"""Seconds of rest before matrix work: after some 50 ms of it a card is held to its power limit."""
 
 
 def _torch() -> Any:  # noqa: ANN401  (a module, optional)
     return importlib.import_module("torch")
 
 
-def graph_us(calls: Sequence[Callable[[], object]], least: int = CALLS) -> float:
+def graph_us(calls: Sequence[Callable[[], object]], least: int = CALLS, rest: float = 0.0) -> float:
     """Return the time of one call in µs: a graph of all calls in turn, replayed."""
-    return graphs_us({"": calls}, least)[""]
+    return graphs_us({"": calls}, least, rest)[""]
 
 
 def graphs_us(
-    ways: Mapping[str, Sequence[Callable[[], object]]], least: int = CALLS
+    ways: Mapping[str, Sequence[Callable[[], object]]], least: int = CALLS, rest: float = 0.0
 ) -> dict[str, float]:
     """Return the time of one call of each way in µs; their graphs are replayed in turns.
 
     What comes first finds the device cooler and slower than what comes later, and where results lie
-    matters too, by some percent: each way has several graphs, whose results lie apart.
+    matters too, by some percent: each way has several graphs, whose results lie apart. The device
+    rests for `rest` seconds before each replay.
     """
     t = _torch()
     graphs = [(name, *_graph(ways[name], least)) for _ in range(PLACES) for name in ways]
     times: dict[str, list[float]] = {name: [] for name in ways}
     for turn in range(REPLAYS + 1):
         for name, graph, count in graphs:
+            time.sleep(rest)
             start, stop = (t.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()
             graph.replay()
