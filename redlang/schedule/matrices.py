@@ -27,7 +27,9 @@ MatrixUnitName: TypeAlias = Literal["wgmma", "mma", "tf32", "fma"]
 GROUP_THREADS = 128
 PRODUCER_REGISTERS = 24
 CHECKER_REGISTERS = 40
-"""Registers a thread of the producer's group: what copies need, and what checks beside them do."""
+QUEUE_REGISTERS = 56
+"""Registers a thread of the producer's group: what copies need, what checks beside them do, and
+what it takes to find the next unit without a word in local memory."""
 BLOCK_REGISTERS = 65536
 _LANE_BITS = 5
 _COLUMN_BITS: dict[MatrixUnitName, int] = {"wgmma": 2, "mma": 2, "tf32": 2, "fma": 3}
@@ -123,10 +125,24 @@ class MatrixPlan:
 
         Registers are exchanged within a block; it starts with as many as its threads have at most.
         """
+        return self._left(CHECKER_REGISTERS if checks else PRODUCER_REGISTERS)
+
+    def shared_registers(self, needed: int, *, checks: bool, queued: bool) -> tuple[int, int]:
+        """Return the registers a thread of the producer's group, and of consumers.
+
+        Args:
+            needed: What consumers cannot do without.
+            checks: Whether the producer's group checks operands.
+            queued: Whether it fetches units.
+        """
+        least = CHECKER_REGISTERS if checks else PRODUCER_REGISTERS
+        kept = QUEUE_REGISTERS if queued and needed <= self._left(QUEUE_REGISTERS) else least
+        return kept, self._left(kept)
+
+    def _left(self, kept: int) -> int:
         each = BLOCK_REGISTERS // (self.min_blocks * self.threads) // 8 * 8
         if self.groups == 1:
             return min(255, each)
-        kept = CHECKER_REGISTERS if checks else PRODUCER_REGISTERS
         rest = each * self.threads - kept * GROUP_THREADS
         return min(240, rest // (self.groups * GROUP_THREADS) // 8 * 8)
 

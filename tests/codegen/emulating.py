@@ -74,8 +74,8 @@ class Machine:
         self.seen: list[Any] = []
         self.pieces: list[list[Any]] = [[]]
         self.fetches = 0
-        self.numbers: list[int] = []
-        self.reading = 0
+        self.numbers: dict[int, list[int]] = {}
+        self.waits: dict[int, int] = {}
         self.beginning = False
 
     # Answers ----------------------------------------------------------------------------------
@@ -114,14 +114,14 @@ class Machine:
         return np.int32(number)
 
     def put_number(self, place, number):
-        del place
-        self.numbers.append(int(number))
+        (word,) = set(np.ravel(number).tolist())
+        self.numbers.setdefault(int(place), []).append(int(word))
 
     def got_number(self, place):
-        """Give the next number that the producer left to the role that runs."""
-        del place
-        self.reading += 1
-        return np.int32(self.numbers[self.reading - 1])
+        """Give a number that the producer left when the role that runs last waited for it."""
+        place = int(np.asarray(place).flat[0])
+        barrier = max(at for at in self.waits if at <= place)
+        return np.int64(self.numbers[place][self.waits[barrier] - 1])
 
     # Copies -----------------------------------------------------------------------------------
 
@@ -141,6 +141,8 @@ class Machine:
     def wait(self, barrier, parity):
         """Let the copies of the phase arrive, if it is a full barrier's, or a checked one's."""
         barrier = int(np.asarray(barrier).flat[0])
+        if barrier not in self.copies and barrier not in self.checks:
+            self.waits[barrier] = self.waits.get(barrier, 0) + 1
         if self.checking:
             self.seen = [barrier, None]
             return
@@ -985,14 +987,14 @@ def launch(text, given, blocks, machine):
             _begin(kernel, text, given, machine)
             machine.first_thread, machine.thread = producer, np.full(LANES, producer)
         kernel(*given)
-        machine.checking, machine.reading = True, 0
+        machine.checking, machine.waits = True, {}
         machine.first_thread = producer + LANES
         machine.thread = np.arange(producer + LANES, producer + 2 * LANES)
         kernel(*given)
         machine.checking = False
         for first in range(0, producer, LANES):
             machine.copies = producing
-            machine.taken, machine.reading = {}, 0
+            machine.taken, machine.waits = {}, {}
             machine.first_thread = first
             machine.thread = np.arange(first, first + LANES)
             kernel(*given)

@@ -17,7 +17,7 @@ from redlang.codegen.cuda.matrix_checks import checked_operands, pass_on
 from redlang.codegen.cuda.matrix_consumer import Consumer
 from redlang.codegen.cuda.matrix_memory import share
 from redlang.codegen.cuda.matrix_producer import fill_ring, indented
-from redlang.codegen.cuda.matrix_queue import QUEUE_BYTES, Queue
+from redlang.codegen.cuda.matrix_queue import Queue
 from redlang.codegen.cuda.matrix_roles import (
     LoopWork,
     Operand,
@@ -26,17 +26,13 @@ from redlang.codegen.cuda.matrix_roles import (
 from redlang.codegen.cuda.matrix_stores import staging_bytes
 from redlang.codegen.cuda.matrix_text import MatrixText, unsuited
 from redlang.codegen.cuda.matrix_units import UnitRanges
+from redlang.codegen.cuda.text_flow import needed, reads, without
 from redlang.ir import walk
 from redlang.ir.loops import Contract, Fold, Kernel, Loop, Loops, Statement
 from redlang.ir.program import Apply, Expr
 from redlang.schedule.bounds import certain
 from redlang.schedule.fragments import WARP
-from redlang.schedule.matrices import (
-    CHECKER_REGISTERS,
-    GROUP_THREADS,
-    PRODUCER_REGISTERS,
-    MatrixPlan,
-)
+from redlang.schedule.matrices import GROUP_THREADS, MatrixPlan
 
 WARPS = GROUP_THREADS // WARP
 
@@ -94,6 +90,10 @@ class Emitter(UnitRanges):
         with frame.scope([]) as constants, frame.scope([]) as unit:
             self._block_ranges()
             consumer.ends = {id(loop): self._ends(loop) for loop in self.loops}
+            if self.queue is not None:
+                firsts = [frame.block_first(grid.axis) for grid in self.kernel.grid]
+                ends = [end for pair in consumer.ends.values() for end in pair]
+                self.queue = replace(self.queue, values=(*firsts, *ends))
             consumer.summaries.prepare(self._interval)
             producing, checker = self._producer(operands), self._checker()
             with frame.scope(consumer.unit_axes()) as body:
@@ -106,9 +106,9 @@ class Emitter(UnitRanges):
         filled = summaries.lines(unit.lines, loops, self.plan.threads // WARP)
         self._summarised = summaries.places(start), filled
         consumer.shared = replace(consumer.shared, bytes=start + summaries.bytes)
-        producer = self._each_unit([*unit.lines, *producing])
-        consumed = self._each_unit([*unit.lines, *body.lines], "leads")
-        checking = self._each_unit([*unit.lines, *checker], "lead") if checker else []
+        producer = self._each_unit(unit.lines, producing)
+        checking = self._each_unit(unit.lines, checker, "lead") if checker else []
+        consumed = self._each_unit(unit.lines, body.lines, "leads")
         return self._assembled(constants.lines, producer, checking, consumed)
 
     def _last_reads(self) -> dict[Operand, Loop]:
@@ -147,39 +147,49 @@ class Emitter(UnitRanges):
             if operand.loop is None:
                 lines += fill_ring(frame, rings[operand], None)
         for loop in self.loops:
-            start, stop = self.consumer.ends[id(loop)]
+            _, stop = self.consumer.ends[id(loop)]
             first = frame.first(loop.axis)
             skipped = self.consumer.skipped(loop)
-            lines += [f"{first} = {start}", *skipped, f"while {first} < {stop}:"]
+            lines += [*self.consumer.entered(loop), f"while {first} < {stop}:"]
             for operand in dict.fromkeys(operands_of([self.works[id(loop)]])):
                 if operand.loop is not None:
                     lines += indented(fill_ring(frame, rings[operand], first))
             lines += indented([f"{first} = {first} + {loop.tile}", *skipped])
         return lines
 
-    def _each_unit(self, lines: Sequence[str], lead: str | None = None) -> list[str]:
+    def _not_handed_on(self, unit: Sequence[str], read: frozenset[str]) -> list[str]:
+        """Return what lines need to know of a unit beside what the queue says."""
+        assert self.queue is not None
+        return needed(without(unit, frozenset(self.queue.values)), read)
+
+    def _each_unit(
+        self, unit: Sequence[str], lines: Sequence[str], lead: str | None = None
+    ) -> list[str]:
         """Return lines that run once, or for each unit of a block that has several.
 
         Blocks take units back and forth, so that no block has the heaviest of every round.
 
         Args:
+            unit: What says which tiles a unit has.
             lines: One unit's.
             lead: What is not 0 in one lane of a warp; None for the producer.
         """
         block = "i32(cuda.blockIdx.x)"
         if not self.plan.persistent:
-            return [f"number = {block}", *lines]
+            return [f"number = {block}", *unit, *lines]
         if self.queue is not None:
-            queue = self.queue
-            looped = queue.produced(lines) if lead is None else queue.consumed(lines, lead)
-            return [f"units = i32({self._units()})", *looped]
+            if lead is None:
+                units = f"units = i32({self._units()})"
+                return [units, *self.queue.produced(unit, lines)]
+            own = self._not_handed_on(unit, reads(lines))
+            return self.queue.consumed([*own, *lines], lead)
         return [
             f"units = i32({self._units()})",
             "round_start = i32(0)",
             f"place = {block}",
             "number = place",
             "while round_start < units:",
-            *indented(["if number < units:", *indented(lines)]),
+            *indented(["if number < units:", *indented([*unit, *lines])]),
             "    round_start = i32(round_start + i32(cuda.gridDim.x))",
             "    place = i32(i32(cuda.gridDim.x) - i32(1) - place)",
             "    number = i32(round_start + place)",
@@ -192,7 +202,7 @@ class Emitter(UnitRanges):
         frame = self.frame
         lines: list[str] = []
         for loop in self.loops:
-            start, stop = self.consumer.ends[id(loop)]
+            _, stop = self.consumer.ends[id(loop)]
             first = frame.first(loop.axis)
             with frame.scope([loop.axis]) as scope:
                 for operand in dict.fromkeys(operands_of([self.works[id(loop)]])):
@@ -201,7 +211,7 @@ class Emitter(UnitRanges):
                         ring = self.consumer.shared.rings[operand]
                         scope.lines += pass_on(frame, ring, self.plan, whole)
             skipped = self.consumer.skipped(loop)
-            lines += [f"{first} = {start}", *skipped]
+            lines += self.consumer.entered(loop)
             lines += [f"while {first} < {stop}:", *indented(scope.lines)]
             lines += indented([f"{first} = {first} + {loop.tile}", *skipped])
         return lines
@@ -224,8 +234,9 @@ class Emitter(UnitRanges):
         frame, plan = self.frame, self.plan
         release, claim = [], []
         if plan.groups > 1:
-            kept = CHECKER_REGISTERS if checking else PRODUCER_REGISTERS
-            left = plan.consumer_registers(bool(checking))
+            kept, left = plan.shared_registers(
+                self.consumer.needed, checks=bool(checking), queued=self.queue is not None
+            )
             given = frame.module.declare("give", f"w.release_registers({kept})")
             taken = frame.module.declare("take", f"w.claim_registers({left})")
             release, claim = [f"{given}()"], [f"{taken}()"]
@@ -288,7 +299,7 @@ class Emitter(UnitRanges):
 
     def _shared_bytes(self) -> int:
         total = self.consumer.shared.bytes + self.frame.shared_bytes
-        return total if self.queue is None else self.queue.start + QUEUE_BYTES
+        return total if self.queue is None else self.queue.start + self.queue.bytes
 
 
 def _compares_elements(kernel: Kernel) -> bool:

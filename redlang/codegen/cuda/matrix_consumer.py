@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from redlang.codegen.cuda.frame import Value
 from redlang.codegen.cuda.matrix_checks import spoil
 from redlang.codegen.cuda.matrix_demand import RESERVE, demand
 from redlang.codegen.cuda.matrix_elements import LoopText, MatrixElements, is_plain
@@ -49,7 +50,13 @@ _TURNS = 1
 
 
 class Consumer(MatrixElements):
-    """Writes the statements of a block as one warp group runs them."""
+    """Writes the statements of a block as one warp group runs them.
+
+    Attributes:
+        needed: The registers that its loops' tiles cannot do without.
+    """
+
+    needed: int = 0
 
     # Loops ------------------------------------------------------------------------------------
 
@@ -57,10 +64,9 @@ class Consumer(MatrixElements):
         """Write a loop over tiles, pipelined."""
         strands = self._prepared(statement, self.works[id(statement)])
         frame = self.frame
-        first, (start, stop) = frame.first(statement.axis), self.ends[id(statement)]
+        first, (_, stop) = frame.first(statement.axis), self.ends[id(statement)]
         written = self._written(strands)
-        frame.line(f"{first} = {start}")
-        for line in self.skipped(statement):
+        for line in self.entered(statement):
             frame.line(line)
         if any(strand.work.tails for strand in strands):
             self._pipelined(strands, written, first, stop)
@@ -70,7 +76,8 @@ class Consumer(MatrixElements):
                     self._step(strands, place, None)
                 self._next(statement, first)
             self.block(f"while {first} < {stop}:", scope.lines)
-            self.release_whole(statement)
+            for line in self.released_whole(statement):
+                frame.line(line)
         for strand in strands:
             self.whole_states(strand)
 
@@ -96,7 +103,8 @@ class Consumer(MatrixElements):
                     self._step(strands, place, (place or len(strands)) - 1, turns=True)
                 self._next(statement, first)
             self.block(f"while {first} < {stop}:", scope.lines)
-            self.release_whole(statement)
+            for line in self.released_whole(statement):
+                frame.line(line)
             before = [product for strand in strands[:-1] for product in strand.work.late]
             self.await_operands(last.work.late, before)
             for product in last.work.late:
@@ -104,10 +112,9 @@ class Consumer(MatrixElements):
             self.wait(0, list(dict.fromkeys(p.contract.name for p in last.work.late)))
             self.release(last.work.late)
         self.block(f"if {first} < {stop}:", outer.lines)
-        with frame.scope([]) as nothing:
-            self.release_whole(statement)
-        if nothing.lines:
-            self.block("else:", nothing.lines)
+        left = self.released_whole(statement)
+        if left:
+            self.block("else:", left)
 
     def _step(
         self, strands: Sequence[LoopText], place: int, flying: int | None, *, turns: bool = False
@@ -175,14 +182,14 @@ class Consumer(MatrixElements):
             "    w.named_arrive(own_turn, u32(256))",
         ]
 
-    def release_whole(self, statement: Loop) -> None:
-        """Give tiles back that a unit reads in no later loop."""
-        for operand, last in self.last_reads.items():
-            if last is statement:
-                ring = self.shared.rings[operand]
-                self.frame.line(f"w.barrier_arrive({ring.empty_barrier()}, leads)")
-                for line in ring.advance():
-                    self.frame.line(line)
+    def released_whole(self, statement: Loop) -> list[str]:
+        """Return lines that give tiles back which a unit reads in no later loop."""
+        rings = [self.shared.rings[o] for o, last in self.last_reads.items() if last is statement]
+        return [
+            line
+            for ring in rings
+            for line in (f"w.barrier_arrive({ring.empty_barrier()}, leads)", *ring.advance())
+        ]
 
     def _spoil(self, loop: LoopText) -> None:
         """Add what is not finite in a partly absent tile where it takes part."""
@@ -221,6 +228,8 @@ class Consumer(MatrixElements):
 
     def _prepared(self, statement: Loop, work: LoopWork) -> list[LoopText]:
         """Return a loop's strands, ready to be written."""
+        for name, end in zip(("start", "stop"), self.ends[id(statement)], strict=True):
+            self.frame.define(f"{statement.axis}.{name}", Value(end, (), "i64"))
         readers = (*statement.body, *(product.contract for product in work.late))
         body = without_scalings(work.elements, readers, self.is_fragment)
         body = with_common_factors(body, self.builder, self.is_fragment, self._may_divide)
@@ -294,11 +303,11 @@ class Consumer(MatrixElements):
         late = held + demand(strand.work, strand.elements, flying, size, early=False)
         early = held + demand(strand.work, strand.elements, flying, size, early=True)
         room = self.matrix.consumer_registers(bool(self.checked)) - RESERVE
-        if late <= room:
-            return False
-        if self.matrix.groups == 2 and not self.matrix.turns and early <= room:
-            return True
-        raise unsuited(f"tiles of {early} registers where there is room for {room}")
+        calm = self.matrix.groups == 2 and not self.matrix.turns
+        if late > room and not (calm and early <= room):
+            raise unsuited(f"tiles of {early} registers where there is room for {room}")
+        self.needed = max(self.needed, RESERVE + (late if late <= room else early))
+        return late > room
 
     def _next(self, statement: Loop, first: str) -> None:
         self.frame.line(f"{first} = {first} + {statement.tile}")

@@ -240,10 +240,16 @@ class MatrixElements(MatrixUnit):
     def _relative(self, bound: Expr, axis: str) -> Value:
         """Return a bound of indices, counted from the thread's first column (i32)."""
         frame = self.frame
-        place = Value(frame.place(axis), (), "i64")
         value = self._over(bound, Type(I64, bound.type.axes))
-        operands = Operands()
-        text = f"t.clamped({operands.name(value)} - {operands.name(place)})"
+        place, operands = Value(frame.place(axis), (), "i64"), Operands()
+        if axis in frame.classes.limits:
+            # Indices are far below 2^30: what is done again for each tile keeps to 32 bits.
+            text, depth = f"t.clamped({operands.name(value)})", frame.depth_of(bound)
+            (value,) = self.values.mapped("bound", ["i32"], [], [text], operands, value.axes, depth)
+            operands = Operands()
+            text = f"i32({operands.name(value)} - i32({operands.name(place)}))"
+        else:
+            text = f"t.clamped({operands.name(value)} - {operands.name(place)})"
         (limit,) = self.values.mapped(
             "limit", ["i32"], [], [text], operands, value.axes, frame.depth
         )
@@ -361,7 +367,7 @@ class MatrixElements(MatrixUnit):
             self.frame.line(f"{value.text} = {found.text}")
 
     def _existence(self, loop: LoopText, statement: Fold) -> None:
-        """Write whether a row has an element in the tile that takes part."""
+        """Write whether a row has an element that takes part, in the tile or in the whole loop."""
         b = self.builder
         axis = loop.axis
         condition = statement.condition
@@ -372,8 +378,9 @@ class MatrixElements(MatrixUnit):
         if bounds.rest is not None:
             self._seen(loop, statement, condition)
             return
-        first = Ref(f"{axis}.first", Type(I64))
-        last = Ref(f"{axis}.last", Type(I64))
+        # Each tile may say so of the loop: tiles that are passed over have none.
+        first = Ref(f"{axis}.start", Type(I64))
+        last = b.sub(Ref(f"{axis}.stop", Type(I64)), 1)
         low = greatest([*bounds.low, first], b)
         high = least([*bounds.high, last], b)
         found = self._over(b.apply("le", low, high), statement.types[0])

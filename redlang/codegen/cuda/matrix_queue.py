@@ -2,8 +2,9 @@
 
 Units of unequal length are fetched: a counter in global memory numbers them, heavy ones first, and
 each block takes the next one when its producer is done with the last. The producer runs ahead of
-the consumers, so a number waits in one of two places of shared memory, guarded by barriers as tiles
-are. The counter wraps to 0 with the launch's last unit, so that no one needs to reset it.
+the consumers, so what it knows of a unit waits in one of a few *places* of shared memory, guarded
+by barriers as tiles are: its number (below 0: there are no more), where its tiles begin, and where
+its loops do. The counter wraps to 0 with the launch's last unit, so that no one needs to reset it.
 """
 
 from __future__ import annotations
@@ -14,80 +15,117 @@ from dataclasses import dataclass
 from redlang.codegen.cuda.matrix_producer import indented
 
 PLACES = 2
-QUEUE_BYTES = 64
+"""The unit that has begun, and the next."""
+_NUMBER = 16
+_WORD = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The numbers of units that a block has fetched.
+    """The units that a block has fetched.
 
     Attributes:
-        start: Offset of the places in shared memory; their barriers follow.
+        start: Offset of the places in shared memory, each with its barriers first.
         counter: The variable that holds the counter's address.
+        values: The variables (i64) that the producer hands on with a unit's number.
     """
 
     start: int
     counter: str
+    values: tuple[str, ...] = ()
+
+    @property
+    def stride(self) -> int:
+        """Return the bytes of a place."""
+        return _NUMBER + _WORD * (1 + len(self.values))
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes of all places."""
+        return PLACES * self.stride
 
     def begin(self, readers: int) -> list[str]:
         """Return lines with which one thread makes the barriers, for so many reading warps."""
         lines = []
         for place in range(PLACES):
-            lines.append(f"w.barrier_begin(shared + {self._full + 8 * place}, 1)")
-            lines.append(f"w.barrier_begin(shared + {self._empty + 8 * place}, {readers})")
+            full = self.start + self.stride * place
+            lines.append(f"w.barrier_begin(shared + {full}, 1)")
+            lines.append(f"w.barrier_begin(shared + {full + _WORD}, {readers})")
         return lines
 
-    def produced(self, lines: Sequence[str]) -> list[str]:
-        """Return the producer's loop over units."""
+    def produced(self, unit: Sequence[str], lines: Sequence[str]) -> list[str]:
+        """Return the producer's loop over units: what says which unit it is, and what follows."""
+        put = [
+            f"w.put_number({self._at(_NUMBER + _WORD * (1 + place))}, {value})"
+            for place, value in enumerate(self.values)
+        ]
         return [
-            *self._start(),
+            *self.first(),
+            "number = i32(cuda.blockIdx.x)",
             "while number < units:",
             *indented(
                 [
                     "following = i32(i32(cuda.gridDim.x) + w.fetched("
                     f"{self.counter}, i32(units - i32(1))))",
-                    f"w.barrier_wait({self._at(self._empty)}, queue_parity ^ i32(1))",
-                    f"w.put_number({self._at(self.start)}, following)",
-                    f"w.barrier_arrive({self._at(self._full)}, i32(1))",
-                    *self._advance(),
+                    *unit,
+                    self._wait_for_room(),
+                    f"w.put_number({self._at(_NUMBER)}, number)",
+                    *put,
+                    f"w.barrier_arrive({self._at(0)}, i32(1))",
+                    *self.advance(),
                     *lines,
                     "number = following",
                 ]
             ),
+            self._wait_for_room(),
+            f"w.put_number({self._at(_NUMBER)}, -1)",
+            f"w.barrier_arrive({self._at(0)}, i32(1))",
         ]
 
     def consumed(self, lines: Sequence[str], lead: str) -> list[str]:
         """Return another role's loop over units; `lead` is not 0 in one lane of a warp."""
+        body = [
+            *self.handed_on(),
+            *lines,
+            self.release(lead),
+            *self.advance(),
+            *self.number(),
+        ]
+        return [*self.first(), *self.number(), "while number >= i32(0):", *indented(body)]
+
+    def first(self) -> list[str]:
+        """Return lines that begin at the first place."""
+        return ["queue_place = i32(0)", "queue_parity = i32(0)"]
+
+    def number(self) -> list[str]:
+        """Return lines that wait for a unit and read its number."""
         return [
-            *self._start(),
-            "while number < units:",
-            *indented(
-                [
-                    *lines,
-                    f"w.barrier_wait({self._at(self._full)}, queue_parity)",
-                    f"number = w.got_number({self._at(self.start)})",
-                    f"w.barrier_arrive({self._at(self._empty)}, {lead})",
-                    *self._advance(),
-                ]
-            ),
+            f"w.barrier_wait({self._at(0)}, queue_parity)",
+            f"number = w.got_number({self._at(_NUMBER)})",
         ]
 
-    @property
-    def _full(self) -> int:
-        return self.start + 16
+    def handed_on(self) -> list[str]:
+        """Return lines that read what else a place holds."""
+        return [
+            f"{value} = w.got_number({self._at(_NUMBER + _WORD * (1 + number))})"
+            for number, value in enumerate(self.values)
+        ]
 
-    @property
-    def _empty(self) -> int:
-        return self._full + 8 * PLACES
+    def release(self, lead: str) -> str:
+        """Return the line with which a warp gives a place back."""
+        return f"w.barrier_arrive({self._at(_WORD)}, {lead})"
+
+    def advance(self) -> list[str]:
+        """Return lines that go to the next place."""
+        return [
+            "queue_place = i32(queue_place + i32(1))",
+            f"if queue_place == i32({PLACES}):",
+            "    queue_place = i32(0)",
+            "    queue_parity = i32(queue_parity ^ i32(1))",
+        ]
+
+    def _wait_for_room(self) -> str:
+        return f"w.barrier_wait({self._at(_WORD)}, queue_parity ^ i32(1))"
 
     def _at(self, offset: int) -> str:
-        return f"shared + {offset} + queue_place * 8"
-
-    def _start(self) -> list[str]:
-        return ["queue_place = i32(0)", "queue_parity = i32(0)", "number = i32(cuda.blockIdx.x)"]
-
-    def _advance(self) -> list[str]:
-        return [
-            "queue_parity = i32(queue_parity ^ queue_place)",
-            "queue_place = i32(queue_place ^ i32(1))",
-        ]
+        return f"shared + {self.start + offset} + queue_place * {self.stride}"

@@ -92,6 +92,11 @@ class MatrixUnit(Unit):
         """Return text of this warp's first row in the block's tile."""
         return "group * 64 + (i32(cuda.threadIdx.x) >> i32(5) & i32(3)) * 16"
 
+    def entered(self, loop: Loop) -> list[str]:
+        """Return lines that go to a loop's first tile."""
+        start, _ = self.ends[id(loop)]
+        return [f"{self.frame.first(loop.axis)} = {start}", *self.skipped(loop)]
+
     def skipped(self, loop: Loop) -> list[str]:
         """Return lines that go past tiles of which no element takes part."""
         test = self.wanted.get(id(loop))

@@ -77,6 +77,6 @@ class _Emitter(Emitter):
             "warp = w.warp_uniform(i32(thread >> i32(5)))",
             *([f"scratch = shared + {consumer.shared.staging} + warp * {scratch}"] * bool(scratch)),
             *constants.lines,
-            *self._each_unit([*unit.lines, *body.lines]),
+            *self._each_unit(unit.lines, body.lines),
         ]
         return self._written(lines)

@@ -56,17 +56,19 @@ fetched = instruction(
 """`fetched(counter, last)`: the next number from 0 to `last`; the counter is then 0 again."""
 
 put_number = instruction(
-    "put_number", "void", ("u32", "i32"), "st.shared.b32 [$0], $1;", f"r,r,{_MEMORY}", effect=True
+    "put_number", "void", ("u32", "i64"), "st.shared.b64 [$0], $1;", f"r,l,{_MEMORY}", effect=True
 )
 """`put_number(place, number)`: leave a number in shared memory."""
 
 got_number = instruction(
     "got_number",
-    "i32",
+    "i64",
     ("u32",),
-    "{ .reg .pred p; .reg .b32 w; mov.b32 w, %laneid; setp.eq.u32 p, w, 0; mov.b32 w, 0; "
-    "@p ld.shared.b32 w, [$1]; shfl.sync.idx.b32 $0, w, 0, 31, -1; }",
-    f"=r,r,{_MEMORY}",
+    "{ .reg .pred p; .reg .b32 low, high; mov.b32 low, %laneid; setp.eq.u32 p, low, 0; "
+    "mov.b32 low, 0; mov.b32 high, 0; @p ld.shared.v2.b32 {low, high}, [$1]; "
+    "shfl.sync.idx.b32 low, low, 0, 31, -1; shfl.sync.idx.b32 high, high, 0, 31, -1; "
+    "mov.b64 $0, {low, high}; }",
+    f"=l,r,{_MEMORY}",
     effect=True,
 )
 """`got_number(place)`: a number in shared memory; the first lane of the warp reads for all."""
