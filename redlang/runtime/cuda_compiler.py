@@ -119,10 +119,10 @@ class CudaCompiler:
         """Return the class of a call's layout."""
         unit = {n: _unit(strides, extents) for n, strides in arrays.strides.items()}
         alignment = {
-            name: self._alignment(name, strides, arrays.addresses[name], unit[name], extents)
+            name: self._alignment(name, strides, arrays.addresses[name], unit[name], extents, shape)
             for name, strides in arrays.strides.items()
         }
-        return layout_class(Layout(unit, alignment), shape, self.sizes)
+        return layout_class(Layout(unit, alignment), self.sizes)
 
     def _alignment(
         self,
@@ -131,13 +131,13 @@ class CudaCompiler:
         address: int,
         unit: str | None,
         extents: Mapping[str, int],
+        shape: ShapeClass,
     ) -> int:
         size = self.sizes[name]
         steps = [s * size for a, s in strides.items() if a != unit and extents[a] > 1]
-        # A run over short inner axes goes on where the next axis begins: its stride is no step.
-        if unit is not None:
-            run = extents[unit] * size
-            steps = [s for s in steps if s != run or extents[unit] > WIDEST]
+        # A run over inner axes that a thread holds whole goes on where the next axis begins.
+        if unit in shape.exact and extents[unit] <= WIDEST:
+            steps = [s for s in steps if s != extents[unit] * size]
         return gcd(WIDEST, address, *steps)
 
     def choice(self, shape: ShapeClass, layout: Layout, *, outside: bool = False) -> Choice:
