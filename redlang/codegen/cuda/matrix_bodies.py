@@ -25,7 +25,7 @@ def without_unread(kernel: Kernel, body: Iterable[Statement]) -> tuple[Statement
 
 
 def inlined_conditions(body: Sequence[Statement]) -> tuple[Statement, ...]:
-    """Write truth values and whole numbers of elements out where they are read, and drop them."""
+    """Write truth values and whole numbers out where they are read, and drop them."""
     values: dict[str, Expr] = {}
     kept: list[Statement] = []
     written = frozenset[str]().union(*map(tidy.writes, body))
@@ -38,7 +38,6 @@ def inlined_conditions(body: Sequence[Statement]) -> tuple[Statement, ...]:
         if (
             isinstance(done, Compute)
             and done.type.dtype.kind in ("bool", "int")
-            and done.type.axes
             and not walk.refs(done.value) & written
         ):
             values[done.name] = done.value
