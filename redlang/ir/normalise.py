@@ -45,7 +45,7 @@ def normalise(program: Program) -> Program:
     for definition in program.definitions:
         form.define(definition)
     results = tuple(form.result(result) for result in program.results)
-    definitions = _needed(form.definitions, results)
+    definitions = needed(form.definitions, results)
     return replace(program, definitions=definitions, results=results)
 
 
@@ -222,7 +222,7 @@ class _Form:
                 best = (path, expr, direction)
 
 
-def _needed(definitions: Iterable[Definition], results: Iterable[Result]) -> tuple[Definition, ...]:
+def needed(definitions: Iterable[Definition], results: Iterable[Result]) -> tuple[Definition, ...]:
     """Return the definitions that results depend on, in order."""
     wanted: set[str] = set()
     for result in results:

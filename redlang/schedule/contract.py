@@ -16,7 +16,7 @@ A factor outside of both groups does not vary with K, and the text multiplies a 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TypeAlias
@@ -38,6 +38,8 @@ Bounds: TypeAlias = tuple[float, float]
 
 TAME = 24
 """The largest power of two by which a factor may be off 1 to change places freely."""
+
+F16_RANGE: Bounds = (-14, 15)
 
 _STORED: dict[str, Bounds] = {"f8e4m3": (-9, 9), "f8e5m2": (-16, 16), "f16": (-24, 16)}
 _COUNTED: Bounds = (0, 31)
@@ -62,19 +64,44 @@ class Product:
 def split_product(step: Partial, sweep: Sweep, program: Program, lookup: Lookup) -> Product | None:
     """Return a sum of a sweep as a contraction, or None if it is not one."""
     (value,) = step.values
-    if value.type.dtype.kind != "float":
-        return None
     named = {s.name: s.value for s in sweep.update if isinstance(s, Each | Let)}
 
     def known(name: str) -> Expr | None:
         return named.get(name) or lookup(name)
 
+    masked = step.condition is not None
+    return split_sum(value, sweep.axes, program, lookup, known, masked=masked)
+
+
+def split_sum(
+    value: Expr,
+    swept: Sequence[str],
+    program: Program,
+    lookup: Lookup,
+    known: Lookup,
+    *,
+    masked: bool,
+    ordered: bool = True,
+) -> Product | None:
+    """Return a sum as a contraction, or None if it is not one.
+
+    Args:
+        value: What is summed.
+        swept: The axes that it is summed over.
+        program: Where arrays and axes are declared.
+        lookup: Pointwise definitions that may be taken apart.
+        known: Those, and names that stand for themselves.
+        masked: Whether elements may take no part.
+        ordered: Whether factors keep to the order of the text, as far as magnitudes ask for it.
+    """
+    if value.type.dtype.kind != "float":
+        return None
     factors: list[Expr] = []
     tree = _tree(value, lookup, factors)
     tame = _tame([_bounds(factor, program, known) for factor in factors])
-    split = _Split(factors, tame, frozenset(sweep.axes), Builder.of(program))
+    split = _Split(factors, tame, frozenset(swept), Builder.of(program), ordered=ordered)
     # The factor of an absent element must not show, so that it stays with the element.
-    outer = split.peel(tree) if step.condition is None else frozenset[int]()
+    outer = frozenset[int]() if masked else split.peel(tree)
     every = frozenset(_leaves(tree))
     found = split.groups(tree, every - outer)
     if found is None:
@@ -94,6 +121,12 @@ def is_tame(factor: Expr, program: Program, lookup: Lookup = lambda name: None) 
     return bool(_tame([_bounds(factor, program, lookup)]))
 
 
+def fits_f16(expr: Expr, program: Program, lookup: Lookup) -> bool:
+    """Say whether f16 holds the range of an expression, without subnormal numbers."""
+    found = _bounds(expr, program, lookup)
+    return found is not None and found[0] >= F16_RANGE[0] and found[1] <= F16_RANGE[1]
+
+
 def _reads_stage(expr: Expr, known: Lookup) -> bool:
     """Tell whether an operand is made of the results of another reduction."""
     values = [known(name) for name in walk.refs(expr)]
@@ -104,13 +137,20 @@ class _Split:
     """The factors of one product, and how they may be grouped."""
 
     def __init__(
-        self, factors: list[Expr], tame: frozenset[int], swept: frozenset[str], builder: Builder
+        self,
+        factors: list[Expr],
+        tame: frozenset[int],
+        swept: frozenset[str],
+        builder: Builder,
+        *,
+        ordered: bool,
     ) -> None:
         self.factors = factors
         self.axes = [frozenset(factor.type.axes) for factor in factors]
         self.tame = tame
         self.swept = swept
         self.builder = builder
+        self.ordered = ordered
 
     def peel(self, tree: Tree) -> frozenset[int]:
         """Return the factors that can multiply the sum instead of its terms.
@@ -119,17 +159,26 @@ class _Split:
         """
         every = frozenset(_leaves(tree))
         fixed = frozenset(i for i in every if not self.axes[i] & self.swept)
-        outer = fixed & self.tame
-        while isinstance(tree, tuple):
-            for rest, side in (tree, tree[::-1]):
-                leaves = frozenset(_leaves(side))
-                if leaves <= fixed:
-                    outer |= leaves
-                    tree = rest
-                    break
-            else:
-                break
-        return outer
+        return (fixed & self.tame) | self._leaving(tree, fixed)
+
+    def _leaving(self, tree: Tree, fixed: frozenset[int]) -> frozenset[int]:
+        """Return the factors that a product may be multiplied by at its end.
+
+        In `a * (b * f)`, f may leave where a or b is tame: the text has a product of f's size too.
+        """
+        if not isinstance(tree, tuple):
+            return fixed & {tree}
+        for rest, side in (tree, tree[::-1]):
+            leaves = frozenset(_leaves(side))
+            if leaves <= fixed:
+                return leaves | self._leaving(rest, fixed)
+        found = frozenset[int]()
+        for rest, side in (tree, tree[::-1]):
+            left = self._leaving(side, fixed)
+            kept = frozenset(_leaves(side)) - left
+            if kept <= self.tame or frozenset(_leaves(rest)) <= self.tame:
+                found |= left
+        return found
 
     def groups(
         self, tree: Tree, inner: frozenset[int]
@@ -162,8 +211,12 @@ class _Split:
         wild = left | right
         while isinstance(tree, tuple):
             a, b = (frozenset(_leaves(side)) & wild for side in tree)
-            if a and b:
-                return {a, b} == {left, right}
+            if a and b and {a, b} == {left, right}:
+                return True
+            if a and b and (self.ordered or not (b <= left or b <= right)):
+                return False
+            # What is multiplied by one factor after another is multiplied by their product.
+            left, right = (side - b if a else side for side in (left, right))
             tree = tree[0] if a else tree[1]
         return False
 

@@ -11,9 +11,10 @@ from functools import cached_property
 from math import prod
 
 from redlang.ir import walk
+from redlang.ir.build import Builder
 from redlang.ir.incremental import Partial, Sweep
 from redlang.ir.program import Apply, Cast, Expr, Index, Literal, Load, Program, Reduce
-from redlang.schedule.contract import split_product
+from redlang.schedule.contract import Product, split_product
 from redlang.schedule.nests import Nest, Uses, step_expressions
 from redlang.schedule.roofline import Work
 
@@ -208,9 +209,13 @@ class Facts:
                     todo.append(definition.value)
 
     def _loads(self) -> list[Load]:
+        return self.loads_of(self._roots())
+
+    def loads_of(self, exprs: Iterable[Expr]) -> list[Load]:
+        """Return the elements of arrays that expressions read, also by pointwise definitions."""
         return [
             node
-            for expr in self._reached(self._roots())
+            for expr in self._reached(exprs)
             for node in walk.nodes(expr)
             if isinstance(node, Load)
         ]
@@ -285,14 +290,20 @@ class Facts:
 
         for sweep in (*self.nest.sweeps, *self.used_inner):
             for step in sweep.update:
-                if isinstance(step, Partial) and step.op == "sum":
-                    pair = split_product(step, sweep, self.program, self.pointwise)
+                if isinstance(step, Partial):
+                    pair = self._product(step, sweep)
                     if pair is not None:
                         a, b = (set(side.type.axes) for side in (pair.left, pair.right))
                         first, second = (a - b, b - a) if not (a - b) & columns else (b - a, a - b)
                         rows |= first - columns
                         columns |= second - rows
         return frozenset(rows), frozenset(columns)
+
+    def _product(self, step: Partial, sweep: Sweep) -> Product | None:
+        """Return a partial sum as a product, if it is one."""
+        if step.op != "sum":
+            return None
+        return split_product(step, sweep, self.program, self.pointwise)
 
     # Work -------------------------------------------------------------------------------------
 
@@ -327,7 +338,7 @@ class Facts:
         if not self.nest.sweeps:
             moving |= set(self.nest.base)
         found = []
-        steps = [e for s in (*self.nest.sweeps, *self.used_inner) for e in step_expressions(s)]
+        steps = [e for s in (*self.nest.sweeps, *self.used_inner) for e in self._evaluated(s)]
         roots = steps + [self.program.results[n].value for n in self.nest.results]
         for expr in self._reached(roots):
             found += [n for n in map(_operation, walk.nodes(expr)) if n and moving & set(n[2])]
@@ -340,6 +351,22 @@ class Facts:
                     op = "add" if step.op in ("sum", "mantissa", "count") else "max"
                     found += [(op, double, tuple(axes))] * rounds
         return found
+
+    def _evaluated(self, sweep: Sweep) -> Iterator[Expr]:
+        """Yield what a sweep evaluates: a factor that leaves a sum is no part of each term."""
+        products: dict[Expr, Product] = {}
+        for step in sweep.update:
+            product = self._product(step, sweep) if isinstance(step, Partial) else None
+            if isinstance(step, Partial) and product is not None and product.outer is not None:
+                products[step.values[0]] = product
+        builder = Builder.of(self.program)
+        for expr in step_expressions(sweep):
+            product = products.get(expr)
+            if product is None or product.outer is None:
+                yield expr
+            else:
+                yield builder.mul(product.left, product.right)
+                yield product.outer
 
     def _counted(self, nodes: Iterable[tuple[str, bool, tuple[str, ...]]]) -> Work:
         fma = extreme = special = double = 0.0

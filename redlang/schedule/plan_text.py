@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from redlang.ir.printing import to_text
+from redlang.ir.program import Program
 from redlang.schedule.device import Device
 from redlang.schedule.matrices import MatrixPlan
 from redlang.schedule.model import Estimate, segments
 from redlang.schedule.parts import Part
 from redlang.schedule.search import Choice, Measured, Ranked
+from redlang.schedule.views import stored_operands
 
 LOSERS = 5
 
 
 def plan_text(
-    name: str,
+    program: Program,
     extents: Mapping[str, int],
     choice: Choice,
     device: Device,
@@ -24,7 +27,7 @@ def plan_text(
     """Return the plan of a program on a GPU.
 
     Args:
-        name: The program's.
+        program: What the parts compute, operands that it stores for itself included.
         extents: Those of the call.
         choice: The ranked plans of its class.
         device: The GPU.
@@ -32,21 +35,40 @@ def plan_text(
         figures: What the compiler reported of each part.
     """
     sizes = ", ".join(f"{axis} = {extent}" for axis, extent in extents.items())
-    lines = [f"plan of {name} for {sizes} on {device.name}"]
+    lines = [f"plan of {program.name} for {sizes} on {device.name}"]
+    stored = _stored(program)
     for number, options in enumerate(choice.ranked):
         chosen = next((r for r in options if set(r.candidate.parts) <= set(parts)), options[0])
-        lines += _nest(number, chosen, extents, device, figures)
+        lines += _nest(number, chosen, extents, device, figures, stored)
         lines += _measured(choice.measured[number] if choice.measured else ())
         lines += _losers([r for r in options if r is not chosen])
     return "\n".join(lines)
 
 
+def _stored(program: Program) -> dict[int, str]:
+    """Return what a program stores as operands of its products, by number of result."""
+    read = stored_operands(program)
+    return {
+        number: f"{result.dtype} for products, which read arrays: {to_text(result.value)}"
+        for number, result in enumerate(program.results)
+        if f"result.{number}" in read
+    }
+
+
 def _nest(
-    number: int, chosen: Ranked, extents: Mapping[str, int], device: Device, figures: Sequence[str]
+    number: int,
+    chosen: Ranked,
+    extents: Mapping[str, int],
+    device: Device,
+    figures: Sequence[str],
+    stored: Mapping[int, str],
 ) -> Iterator[str]:
     yield f"nest {number}: {chosen.candidate.family}, {chosen.time_us:.1f} µs predicted"
     for part, estimate in zip(chosen.candidate.parts, chosen.estimates, strict=True):
         yield from _part(part, estimate, extents, device)
+        for i in part.nest.results:
+            yield f"  stores    {stored.get(i, f'result {i}')}"
+        yield from _estimate(estimate)
     if figures:
         yield from (f"  compiled  {figure}" for figure in figures)
 
@@ -81,8 +103,9 @@ def _part(
         yield f"  segments  {plan.segmented} in {count}, merged in order"
     for i, sweep in enumerate(part.nest.sweeps):
         yield f"  sweep {i + 1}   over {', '.join(sweep.axes)}: {', '.join(sweep.stages)}"
-    for i in part.nest.results:
-        yield f"  stores    result {i}"
+
+
+def _estimate(estimate: Estimate) -> Iterator[str]:
     bound = estimate.bound
     fits = estimate.occupancy
     yield (

@@ -49,6 +49,9 @@ PRODUCTS = 1600.0
 CLOCKS_PER_US = 1700.0
 LONGEST = 1 << 13
 """Elements that are summed up tile by tile at most: the error of a longer sum shows."""
+COMPUTED_CLOCKS = 490 / 128
+LOADED_CLOCKS = 4000 / 128
+"""What a row of a computed operand adds to a tile, which comes by tensor copies or by loads."""
 FASTEST_US = 0.15
 """A tile of the contracted axis, however small."""
 
@@ -66,6 +69,7 @@ class Shape:
         products: Products, each with accumulators of its own.
         computed: Whether a side with rows is computed.
         instructions: Of pairs that are no products, for each element of the loop.
+        loaded: Whether it is computed from what threads load element by element.
     """
 
     rows: tuple[str, ...]
@@ -76,6 +80,7 @@ class Shape:
     products: int
     computed: bool
     instructions: int = 0
+    loaded: bool = False
 
 
 def product_shape(
@@ -126,8 +131,22 @@ def product_shape(
     loops = tuple(sweep.axes[0] for sweep in nest.sweeps)
     ordered = tuple(facts.program.ordered(frozenset(rows)))
     parts = (*stored, *PAIRED) if paired else stored
-    computed = not all(_is_part(facts.program, left, parts) for left in lefts)
-    return Shape(ordered, column, loops, len(lefts), len(rights), products, computed, instructions)
+    computed = [left for left in lefts if not _is_part(facts.program, left, parts)]
+    loaded = any(
+        set(node.type.axes) & rows and not _is_part(facts.program, node, parts)
+        for node in facts.loads_of(computed)
+    )
+    return Shape(
+        ordered,
+        column,
+        loops,
+        len(lefts),
+        len(rights),
+        products,
+        bool(computed),
+        instructions,
+        loaded,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +273,8 @@ def _fitted(
     stages = max(1, min(STAGES, (room - (out if staged else 0)) // each))
     columns = ((shape.column, width), *((loop, LINE) for loop in dict.fromkeys(shape.loops)))
     clocks = step_clocks(tall, width) * shape.products / len(shape.loops)
+    if shape.computed:
+        clocks += tall * (LOADED_CLOCKS if shape.loaded else COMPUTED_CLOCKS)
     each_us = max(FASTEST_US, clocks / CLOCKS_PER_US)
     # Where there is one tile of rows, every tile of columns comes from memory, not from the cache.
     read = width * LINE * 2 if facts.size(shape.rows) <= tall else 0

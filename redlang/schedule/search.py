@@ -19,7 +19,7 @@ from redlang.schedule.nests import Nest
 from redlang.schedule.parts import Candidate, Part
 
 SHORT_CLASS = 64
-"""Rows up to this length share one class of extents."""
+"""Rows up to this length share one class, whatever their alignment."""
 LONG_CLASS = 512
 KEPT = 24
 """Ranked candidates that are kept for each nest."""
@@ -104,16 +104,20 @@ def _count(extent: int) -> int:
     return -(-extent // step) * step
 
 
-def layout_class(layout: Layout, sizes: Mapping[str, int]) -> Layout:
+def layout_class(layout: Layout, shape: ShapeClass, sizes: Mapping[str, int]) -> Layout:
     """Return a layout as far as plans depend on it.
 
     Args:
         layout: Of a call.
+        shape: Its class; short rows count as unaligned.
         sizes: Bytes of an element of each array.
     """
+    extents = dict(shape.extents)
 
     def coarse(name: str, alignment: int) -> int:
-        return sizes[name] if layout.unit.get(name) is None else max(alignment, sizes[name])
+        axis = layout.unit.get(name)
+        short = axis is not None and axis not in shape.exact and extents[axis] <= SHORT_CLASS
+        return 16 if alignment >= 16 and not short else sizes[name]
 
     return replace(layout, alignment={n: coarse(n, a) for n, a in layout.alignment.items()})
 
@@ -141,12 +145,14 @@ class Choice:
         shape, layout: The class.
         ranked: The plans of each nest.
         measured: What was measured of each nest's plans, the best first; nothing if nothing was.
+        form: The name of the program's form.
     """
 
     shape: ShapeClass
     layout: Layout
     ranked: tuple[tuple[Ranked, ...], ...]
     measured: tuple[tuple[Measured, ...], ...] = ()
+    form: str = ""
 
     @property
     def best(self) -> tuple[Ranked, ...]:

@@ -35,7 +35,8 @@ STORED: dict[str, Any] = {
     "f32": np.float32,
     "f64": np.float64,
 }
-STORED |= {"i64": np.int64, "i32": np.int32, "bool": np.bool_}
+STORED |= {"i64": np.int64, "i32": np.int32, "bool": np.bool_, "i8": np.int8, "u8": np.uint8}
+STORED |= {"f8e4m3": ml_dtypes.float8_e4m3fn, "f8e5m2": ml_dtypes.float8_e5m2}
 KINDS: dict[str, Any] = {"f32": np.float32, "f64": np.float64, "i64": np.int64, "i32": np.int32}
 KINDS |= {"u32": np.uint32, "bool": np.bool_, "u64": np.uint64}
 

@@ -1,0 +1,152 @@
+"""Axes that always come together become one: matrix units contract over one axis.
+
+    sum[g, c](x[m, g, c] * w[n, g, c])    -->    sum[g.c](x[m, g.c] * w[n, g.c])
+
+Allowed where the two are neighbours in one dimension of every array that has either, where both
+vary or neither does, and where no index of either is a value. A place along the new axis is then
+one along the inner one, further on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+
+from redlang.ir import walk
+from redlang.ir.build import Builder
+from redlang.ir.program import (
+    ArrayParam,
+    Axis,
+    Dim,
+    Expr,
+    Index,
+    Load,
+    Program,
+    Reduce,
+)
+from redlang.ir.types import Type
+from redlang.schedule.views import view_of
+
+COMMUTE = ("sum", "max", "min", "any", "all", "count")
+
+
+def merged(program: Program) -> Program:
+    """Return a normalised program with one axis for each two that always come together."""
+    while True:
+        pair = next((pair for pair in _neighbours(program) if _are_one(program, *pair)), None)
+        if pair is None:
+            return program
+        program = _merge(program, *pair)
+
+
+def _neighbours(program: Program) -> Iterator[tuple[str, str]]:
+    for array in _read(program):
+        for dim in array.dims:
+            yield from pairwise(dim.axes)
+
+
+def _read(program: Program) -> list[ArrayParam]:
+    """Return the arrays that a program reads."""
+    names = frozenset[str]().union(*map(walk.arrays, _expressions(program)))
+    return [p for p in program.params if isinstance(p, ArrayParam) and p.name in names]
+
+
+def _expressions(program: Program) -> Iterator[Expr]:
+    for definition in program.definitions:
+        yield from walk.expressions(definition.value)
+    for result in program.results:
+        yield result.value
+        if result.condition is not None:
+            yield result.condition
+
+
+def _are_one(program: Program, outer: str, inner: str) -> bool:
+    pair = {outer, inner}
+    if f"({outer} {inner})" in {axis.name for axis in program.axes}:
+        return False
+    dims = [dim for array in _read(program) for dim in array.dims]
+    dims += [dim for result in program.results for dim in result.dims]
+    reduces = [d.value for d in program.definitions if isinstance(d.value, Reduce)]
+    sets = [type_.axes for reduce in reduces for type_ in reduce.types]
+    if not all(_has_both(dim.axes, outer, inner) for dim in dims):
+        return False
+    for reduce in reduces:
+        sets.append(reduce.axes)
+        if pair & {*reduce.axes, reduce.new_axis} and reduce.op not in COMMUTE:
+            return False
+    for expr in _expressions(program):
+        plain: set[int] = set()
+        for node in walk.nodes(expr):
+            if isinstance(node, Load) and not any(node.guarded):
+                # What an array's own axes are read at.
+                own = program.array(node.array).axes
+                plain |= {
+                    id(part)
+                    for axis, part in zip(own, node.subscripts, strict=True)
+                    if isinstance(part, Index) and part.axis == axis
+                }
+        for node in walk.nodes(expr):
+            if id(node) in plain:
+                continue
+            if isinstance(node, Index) and node.axis in pair:
+                return False
+            sets.append(node.type.axes)
+    return all(len(pair & set(axes)) != 1 for axes in sets)
+
+
+def _has_both(axes: tuple[str, ...], outer: str, inner: str) -> bool:
+    return not {outer, inner} & {*axes} or (outer, inner) in pairwise(axes)
+
+
+def _merge(program: Program, outer: str, inner: str) -> Program:
+    name = f"{outer}.{inner}"
+    sizes = Builder.of(program)
+    whole = Axis(name, sizes.mul(sizes.size(outer), sizes.size(inner)))
+    place = [axis.name for axis in program.axes].index(inner) + 1
+    axes = (*program.axes[:place], whole, *program.axes[place:])
+    builder = Builder(tuple(axis.name for axis in axes))
+
+    def one(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name if axis == inner else axis for axis in names if axis != outer)
+
+    def typed(type_: Type) -> Type:
+        return replace(type_, axes=builder.union([one(type_.axes)]))
+
+    def dims(of: tuple[Dim, ...]) -> tuple[Dim, ...]:
+        return tuple(Dim(one(dim.axes)) for dim in of)
+
+    views = {p.name: view_of(p.name, name) for p in _read(program) if inner in p.axes}
+
+    def rule(node: Expr) -> Expr:
+        if not {outer, inner} & {*node.type.axes}:
+            return node
+        if isinstance(node, Index):
+            return builder.index(name, span=node.span)
+        if isinstance(node, Load):
+            kept = [i for i, a in enumerate(program.array(node.array).axes) if a != outer]
+            node = replace(
+                node,
+                array=views.get(node.array, node.array),
+                subscripts=tuple(node.subscripts[i] for i in kept),
+                guarded=tuple(node.guarded[i] for i in kept),
+            )
+        return replace(node, type=typed(node.type))
+
+    found = walk.map_program(program, lambda expr: walk.rewrite(expr, rule))
+    definitions = tuple(
+        replace(
+            d,
+            value=replace(d.value, axes=one(d.value.axes), types=tuple(map(typed, d.value.types))),
+        )
+        if isinstance(d.value, Reduce)
+        else d
+        for d in found.definitions
+    )
+    params = found.params + tuple(
+        replace(p, name=views[p.name], dims=dims(p.dims))
+        for p in found.params
+        if isinstance(p, ArrayParam) and p.name in views
+    )
+    results = tuple(replace(result, dims=dims(result.dims)) for result in found.results)
+    return replace(found, params=params, axes=axes, definitions=definitions, results=results)

@@ -1,0 +1,197 @@
+"""What the operands of a program's products are: arrays, exact copies of them, or computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from redlang.ir import walk
+from redlang.ir.program import (
+    Apply,
+    ArrayParam,
+    Cast,
+    Dim,
+    Expr,
+    Index,
+    Literal,
+    Load,
+    Program,
+    Reduce,
+    Ref,
+)
+from redlang.ir.types import BF16, F16, F32, DType
+from redlang.schedule.contract import Product, split_sum
+
+SHORT = frozenset({F16, BF16})
+EXACT_BITS = 8
+"""Bits of an integer or a float that both types of 16 bits hold exactly."""
+CHOOSING = frozenset({"abs", "neg", "where", "minimum", "maximum"})
+"""Functions whose values are among their arguments, signs aside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An operand of a product.
+
+    Attributes:
+        expr: Its value; the array's element, where it is one.
+        dtype: The type of the array that it is, if it is one that products may read.
+        holders: The types of 16 bits that hold it exactly.
+        main: The type of an array that has all of its axes; of several, the one of most bits.
+        dims: Its dimensions, as that array has them.
+        stays: Whether it is computed where it is used: it has an element for each of a product's
+            results, or more of them than all that it is made of.
+    """
+
+    expr: Expr
+    dtype: DType | None
+    holders: frozenset[DType]
+    main: DType
+    dims: tuple[Dim, ...]
+    stays: bool
+
+
+class Operands:
+    """Finds the products of a normalised program, and what they multiply."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.definitions = {name: d for d in program.definitions for name in d.names}
+        self.products = dict(self._products())
+
+    def _products(self) -> Iterator[tuple[str, Product]]:
+        for definition in self.program.definitions:
+            value = definition.value
+            if isinstance(value, Reduce) and value.op == "sum" and value.types[0].dtype is F32:
+                found = split_sum(
+                    value.operand,
+                    value.axes,
+                    self.program,
+                    self.pointwise,
+                    self.pointwise,
+                    masked=value.condition is not None,
+                    ordered=False,
+                )
+                if found is not None:
+                    yield definition.names[0], found
+
+    def pointwise(self, name: str) -> Expr | None:
+        """Return the expression of a pointwise definition; None for anything else."""
+        definition = self.definitions.get(name)
+        value = None if definition is None else definition.value
+        return None if isinstance(value, Reduce) else value
+
+    def pair(self, product: str) -> tuple[Operand, Operand]:
+        """Return the operands of a product."""
+        found = self.products[product]
+        return self.operand(found.left), self.operand(found.right)
+
+    def operand(self, expr: Expr) -> Operand:
+        """Return what an operand is."""
+        own = set(expr.type.axes)
+        mains: list[tuple[DType, tuple[Dim, ...]]] = []
+        gathered: list[tuple[DType, tuple[Dim, ...]]] = []
+        stays = False
+        for node in self._nodes(expr):
+            if isinstance(node, Ref):
+                stays = stays or self._reads_product(node.name)
+                if own <= set(node.type.axes) and self.pointwise(node.name) is None:
+                    mains.append((self._source(node.name), _each_alone(node.type.axes)))
+            elif isinstance(node, Load) and own <= set(node.type.axes):
+                array = self.program.array(node.array)
+                if is_plain(node):
+                    mains.append((array.dtype, _dims(node, array)))
+                else:
+                    gathered.append((array.dtype, _each_alone(_axes(node))))
+        mains = mains or gathered
+        if not mains:
+            return Operand(expr, None, frozenset(), F32, (), True)
+        main, dims = max(mains, key=lambda pair: pair[0].bits)
+        bare, holders = self.bare(expr), self._holders(expr)
+        if isinstance(bare, Load) and is_plain(bare) and main in (F16, BF16, F32):
+            return Operand(bare, main, holders, main, dims, stays)
+        return Operand(expr, None, holders, main, dims, stays)
+
+    def is_read(self, stage: str) -> bool:
+        """Say whether another reduction reads a stage."""
+        return any(
+            isinstance(node, Ref) and node.name == stage
+            for d in self.program.definitions
+            if isinstance(d.value, Reduce)
+            for expr in walk.expressions(d.value)
+            for node in self._nodes(expr)
+        )
+
+    def bare(self, expr: Expr) -> Expr:
+        """Return an expression without names and casts that change no value."""
+        while True:
+            body = self.pointwise(expr.name) if isinstance(expr, Ref) else None
+            if body is not None:
+                expr = body
+            elif isinstance(expr, Cast) and (not expr.explicit or expr.to is F32):
+                expr = expr.operand
+            else:
+                return expr
+
+    def _nodes(self, expr: Expr) -> Iterator[Expr]:
+        """Yield what an expression is made of, pointwise definitions included."""
+        todo, seen = [expr], set[str]()
+        while todo:
+            for node in walk.nodes(todo.pop()):
+                yield node
+                body = self.pointwise(node.name) if isinstance(node, Ref) else None
+                if isinstance(node, Ref) and body is not None and node.name not in seen:
+                    seen.add(node.name)
+                    todo.append(body)
+
+    def _reads_product(self, stage: str) -> bool:
+        """Say whether a reduction is a product, or made of one."""
+        value = self.definitions[stage].value
+        if stage in self.products or not isinstance(value, Reduce):
+            return stage in self.products
+        return any(
+            isinstance(node, Ref) and self._reads_product(node.name)
+            for expr in walk.expressions(value)
+            for node in self._nodes(expr)
+        )
+
+    def _source(self, stage: str) -> DType:
+        """Return the type of most bits of the arrays that a reduction reads."""
+        exprs = walk.expressions(self.definitions[stage].value)
+        loads = [n for e in exprs for n in self._nodes(e) if isinstance(n, Load)]
+        found = [self.program.array(load.array).dtype for load in loads]
+        return max(found, key=lambda dtype: dtype.bits, default=F32)
+
+    def _holders(self, expr: Expr) -> frozenset[DType]:
+        match self.bare(expr):
+            case Load(array=name):
+                dtype = self.program.array(name).dtype
+                return SHORT if dtype.bits <= EXACT_BITS else SHORT & {dtype}
+            case Literal(value) if value in (0, 1, -1):
+                return SHORT
+            case Apply(op=op, arguments=arguments) if op in CHOOSING:
+                values = arguments[1:] if op == "where" else arguments
+                return SHORT.intersection(*map(self._holders, values))
+            case _:
+                return frozenset()
+
+
+def is_plain(load: Load) -> bool:
+    """Say whether subscripts are axes, each of them once."""
+    axes = [part.axis for part in load.subscripts if isinstance(part, Index)]
+    return len(axes) == len(load.subscripts) == len(set(axes)) and not any(load.guarded)
+
+
+def _axes(load: Load) -> tuple[str, ...]:
+    """Return the axes of an element in the order of the array's memory."""
+    return tuple(dict.fromkeys(a for part in load.subscripts for a in part.type.axes))
+
+
+def _each_alone(axes: tuple[str, ...]) -> tuple[Dim, ...]:
+    return tuple(Dim((axis,)) for axis in axes)
+
+
+def _dims(load: Load, array: ArrayParam) -> tuple[Dim, ...]:
+    """Return the dimensions of an array under the axes that it is read at."""
+    axes = dict(zip(array.axes, _axes(load), strict=True))
+    return tuple(Dim(tuple(axes[axis] for axis in dim.axes)) for dim in array.dims)

@@ -1,0 +1,262 @@
+"""Operands of products that no matrix unit reads as they are: stored first, in a type for it.
+
+    sum[n](p * v * v)        -->    w = bf16(v * v), an array;   sum[n](p * w)
+    sum[d](q * k), k: i8     -->    w = bf16(k), exactly;        sum[d](q * w)
+
+A map stores the operand once, at the speed of memory; every tile of the product then copies it as
+it copies any array. What has a row for each row of the other operand, as the weights of an
+attention, is computed where it is used and never stored.
+
+The type is that of the product's array of 16 bits, if it has one, and bf16 else: integers and
+floats of 8 bits are exact in both. What is computed from arrays of 16 bits or fewer is rounded
+once: to bf16, whose range is that of f32, or to f16. Where nothing shows that it stays in the range
+of f16, it is divided by the largest of its finite magnitudes, and the product is multiplied by that
+again. Where an operand is an f32 array, or two are arrays of different types, all become f32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from redlang.ir import walk
+from redlang.ir.build import Builder, convert
+from redlang.ir.normalise import needed
+from redlang.ir.program import (
+    Apply,
+    ArrayParam,
+    Definition,
+    Dim,
+    Expr,
+    Load,
+    Program,
+    Reduce,
+    Ref,
+    Result,
+)
+from redlang.ir.types import BF16, F16, F32, DType, Type
+from redlang.schedule.contract import fits_f16
+from redlang.schedule.operands import SHORT, Operand, Operands
+from redlang.schedule.views import view_of
+from redlang.schedule.whole_sums import with_whole_sums
+
+PREFIX = "operands."
+"""Begins the names of what operands are computed from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """A program in two.
+
+    Attributes:
+        first: Its results are the operands, which are results of the whole after the program's.
+        rest: The program; it has views of those as further array parameters.
+    """
+
+    first: Program
+    rest: Program
+
+
+@dataclass(frozen=True, slots=True)
+class _Multiplied:
+    """A product of new operands: the sum, and a factor of it."""
+
+    sum: Reduce
+    outer: Expr | None
+
+
+def staged(program: Program, *, every: bool, rounded: bool = True) -> Staging | None:
+    """Return a program whose products read arrays, and what stores them; None if all do.
+
+    Args:
+        program: Normalised.
+        every: Whether that goes for operands that registers can hold while they are computed.
+        rounded: Whether what is computed may be rounded to 16 bits.
+    """
+    return _Stager(with_whole_sums(program)).run(every=every, rounded=rounded)
+
+
+def joined(first: Program, rest: Program) -> Program:
+    """Return the program of both: it stores the operands, and reads them."""
+    return replace(
+        rest,
+        definitions=(*first.definitions, *rest.definitions),
+        results=(*rest.results, *first.results),
+    )
+
+
+class _Stager:
+    """Takes the operands out of one program."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.builder = Builder.of(program)
+        self.operands = Operands(program)
+        self.stored: dict[tuple[Expr, DType], tuple[Result, Load]] = {}
+        self.ranges: dict[Expr, Definition] = {}
+
+    def run(self, *, every: bool, rounded: bool) -> Staging | None:
+        """Return the two programs."""
+        pairs = {name: self.operands.pair(name) for name in self.operands.products}
+        wide = not rounded or any(map(_is_wide, pairs.values()))
+        new: dict[str, _Multiplied] = {}
+        for name, pair in pairs.items():
+            dtype = F32 if wide else self._dtype(pair)
+            held = None if every or wide else self._held(name, pair)
+            found = self._product(name, pair, dtype, held)
+            if found is not None:
+                new[name] = found
+        return self._programs(new) if new else None
+
+    # Products -----------------------------------------------------------------------------------
+
+    def _product(
+        self, name: str, pair: tuple[Operand, Operand], dtype: DType, held: Operand | None
+    ) -> _Multiplied | None:
+        """Return a product of stored operands; None if it stays as it is."""
+        product, reduce = self.operands.products[name], self.operands.definitions[name].value
+        assert isinstance(reduce, Reduce)
+        condition, outer = reduce.condition, product.outer
+        inside = condition is not None and self.operands.is_read(name)
+        if condition is not None and inside:
+            # Tiles of a product inside a sweep have no tests: what takes no part is 0 in both.
+            own = set(condition.type.axes)
+            if any(operand.stays or not own <= {*operand.expr.type.axes} for operand in pair):
+                return None
+        values: list[Expr] = []
+        for operand, other in (pair, pair[::-1]):
+            value = operand.expr
+            if operand.stays or operand is held:
+                values.append(value)
+                continue
+            if condition is not None and inside:
+                value = self.builder.where(condition, convert(value, F32), 0.0)
+            elif operand.dtype is dtype:
+                values.append(value)
+                continue
+            batch = [axis for axis in value.type.axes if axis in other.expr.type.axes]
+            batch = [axis for axis in batch if axis not in reduce.axes]
+            if dtype is F16 and self._leaves_range(operand):
+                largest = self._largest(value, batch)
+                factor = self._array(largest, tuple(Dim((axis,)) for axis in batch), F32)
+                outer = factor if outer is None else self.builder.mul(outer, factor)
+                value = self.builder.apply("div", value, largest)
+            values.append(self._array(value, operand.dims, dtype))
+        if values == [product.left, product.right]:
+            return None
+        whole = replace(reduce, operands=(self.builder.mul(*values),))
+        return _Multiplied(replace(whole, condition=None if inside else condition), outer)
+
+    def _held(self, name: str, pair: tuple[Operand, Operand]) -> Operand | None:
+        """Return the operand that registers may hold while it is computed: of one product alone."""
+        if any(operand.stays for operand in pair) or self.operands.is_read(name):
+            return None
+        computed = [operand for operand in pair if operand.dtype is None]
+        # What is only of another type is stored sooner.
+        return min(computed, key=lambda operand: len(operand.holders), default=None)
+
+    def _dtype(self, pair: tuple[Operand, Operand]) -> DType:
+        """Return the type in which a product's operands are stored."""
+        arrays = [operand.dtype for operand in pair if operand.dtype is not None]
+        if arrays:
+            return arrays[0]
+        stored = [operand for operand in pair if not operand.stays]
+        holders = SHORT.intersection(*(operand.holders for operand in stored))
+        if holders:
+            return BF16 if BF16 in holders else F16
+        # A weight of f16 must be known to be at most 1.
+        weights = [self.operands.bare(operand.expr) for operand in pair if operand.stays]
+        small = all(isinstance(weight, Apply) and weight.op == "exp" for weight in weights)
+        mains = {operand.main for operand in stored}
+        return F16 if small and F16 in mains and BF16 not in mains else BF16
+
+    # Operands -----------------------------------------------------------------------------------
+
+    def _leaves_range(self, operand: Operand) -> bool:
+        known = self.operands.pointwise
+        return F16 not in operand.holders and not fits_f16(operand.expr, self.program, known)
+
+    def _largest(self, value: Expr, batch: list[str]) -> Expr:
+        """Return the largest finite magnitude over all axes but those of batches; 1 for 0."""
+        b = self.builder
+        if value not in self.ranges:
+            name = f"{PREFIX}largest.{len(self.ranges)}"
+            magnitude = b.where(b.apply("isfinite", value), b.apply("abs", value), 0.0)
+            over = tuple(axis for axis in value.type.axes if axis not in batch)
+            type_ = Type(F32, b.union([batch]))
+            reduce = Reduce("max", over, (magnitude,), None, (type_,))
+            self.ranges[value] = Definition((name,), reduce)
+        definition = self.ranges[value]
+        largest = Ref(definition.names[0], walk.value_types(definition.value)[0])
+        return b.where(b.apply("gt", largest, 0.0), largest, 1.0)
+
+    def _array(self, value: Expr, dims: tuple[Dim, ...], dtype: DType) -> Expr:
+        """Return a value as an element of an array of some type."""
+        key = value, dtype
+        if key not in self.stored:
+            name = view_of(f"result.{len(self.program.results) + len(self.stored)}")
+            result = Result(value, dims, dtype)
+            load = self.builder.load(name, dtype, [self.builder.index(a) for a in result.axes])
+            self.stored[key] = result, load
+        return self.stored[key][1]
+
+    # Programs -----------------------------------------------------------------------------------
+
+    def _programs(self, new: dict[str, _Multiplied]) -> Staging | None:
+        program = self.program
+        results = tuple(result for result, _ in self.stored.values())
+        definitions = (*program.definitions, *self.ranges.values())
+        first = replace(program, definitions=needed(definitions, results), results=results)
+        arrays = tuple(
+            ArrayParam(load.array, result.dims, result.dtype)
+            for result, load in self.stored.values()
+        )
+        multiplied = [
+            made
+            for d in program.definitions
+            for made in (self._with(d, new[d.names[0]]) if d.names[0] in new else (d,))
+        ]
+        rest = replace(
+            program,
+            params=(*program.params, *arrays),
+            definitions=needed(multiplied, program.results),
+        )
+        return Staging(_renamed(first), rest)
+
+    def _with(self, definition: Definition, product: _Multiplied) -> Iterator[Definition]:
+        """Yield the definitions of a product of new operands."""
+        if product.outer is None:
+            yield replace(definition, value=product.sum)
+            return
+        b, reduce = self.builder, product.sum
+        (name,) = definition.names
+        axes = b.union([set(reduce.operand.type.axes) - set(reduce.axes)])
+        if reduce.condition is not None:
+            axes = b.union([axes, set(reduce.condition.type.axes) - set(reduce.axes)])
+        inner = Ref(f"{name}.inner", replace(reduce.types[0], axes=axes))
+        yield replace(definition, names=(inner.name,), value=replace(reduce, types=(inner.type,)))
+        # A sum over nothing is 0, whatever factor it has.
+        some = b.conjunction(b.apply("gt", b.size(axis), 0) for axis in reduce.axes)
+        assert some is not None
+        outer = b.where(some, convert(product.outer, F32), 0.0)
+        yield replace(definition, value=b.mul(inner, outer))
+
+
+def _is_wide(pair: tuple[Operand, Operand]) -> bool:
+    """Say whether 16 bits would lose what arrays hold: an f32 array, or two types of 16 bits."""
+    arrays = {operand.dtype for operand in pair if operand.dtype is not None}
+    return len(arrays) > 1 or any(o.main is F32 and not o.stays for o in pair)
+
+
+def _renamed(program: Program) -> Program:
+    """Return a program with names of its own."""
+    names = {
+        name: name if name.startswith(PREFIX) else PREFIX + name
+        for d in program.definitions
+        for name in d.names
+    }
+    whole = walk.map_program(program, lambda expr: walk.rename(expr, names))
+    definitions = tuple(
+        replace(d, names=tuple(names[name] for name in d.names)) for d in whole.definitions
+    )
+    return replace(whole, definitions=definitions)

@@ -1,0 +1,158 @@
+"""What of a program's products is stored first, in which type, and what is left."""
+
+import pytest
+
+from redlang.ir.normalise import normalise
+from redlang.ir.printing import to_text
+from redlang.ir.program import Reduce
+from redlang.ir.verify import verify
+from redlang.schedule.merged import merged
+from redlang.schedule.staging import joined, staged
+from redlang.schedule.views import all_extents, all_strides
+from tests.frontend.resolving import program
+
+HEAD = 'def f(q: "{q}[b m d]", k: "{k}[b n d]", v: "{v}[b n e]", s: "f32[n]", t: "f16[n d]")'
+ATTENTION = """ -> "b m e":
+    x = {scores}
+    p = {p}
+    return sum[n]({sum}) / sum[n](p)
+"""
+
+
+def attention(scores="sum[d](q * k)", terms="p * v", weight="exp(x - max[n](x))", **types):
+    head = HEAD.format(**{"q": "bf16", "k": "bf16", "v": "bf16", **types})
+    return head + ATTENTION.format(scores=scores, p=weight, sum=terms)
+
+
+def two(text, *, every=True, **options):
+    found = staged(normalise(program(text)), every=every, **options)
+    if found is None:
+        return None
+    verify(found.first, "normalised")
+    verify(found.rest, "normalised")
+    return found
+
+
+def stored(text, **options):
+    """Return the operands that are stored, with their types."""
+    found = two(text, **options)
+    results = () if found is None else found.first.results
+    return [f"{result.dtype} {to_text(result.value)}" for result in results]
+
+
+Q, K, V = "q[b, m, d]", "k[b, n, d]", "v[b, n, e]"
+F16 = {"q": "f16", "k": "f16", "v": "f16"}
+OPERANDS = {
+    "arrays are read as they are": ({}, []),
+    "casts that change nothing too": ({"scores": "sum[d](f32(q) * f32(k))"}, []),
+    "a square": ({"terms": "p * v * v"}, [f"bf16 {V} * {V}"]),
+    "a factor of rows goes to the weight": ({"terms": "p * v * s"}, []),
+    "a magnitude of f16 is of f16": ({"terms": "p * abs(v)", **F16}, [f"f16 abs({V})"]),
+    "integers of 8 bits are exact": (
+        {"k": "i8", "v": "i8", "terms": "p * (f32(v) * s)"},
+        [f"bf16 float({K})", f"bf16 f32({V})"],
+    ),
+    "in the type of the other operand": ({"q": "f16", "k": "i8"}, [f"f16 float({K})"]),
+    "scales of rows leave the scores": (
+        {"k": "i8", "scores": "sum[d](q * (f32(k) * s))"},
+        [f"bf16 f32({K})"],
+    ),
+    "f32 stays f32": ({"q": "f32"}, [f"f32 {K}", f"f32 {V}"]),
+    "of two types both become f32": ({"q": "f16"}, [f"f32 {Q}", f"f32 {K}", f"f32 {V}"]),
+}
+
+
+@pytest.mark.parametrize("name", OPERANDS)
+def test_operands(name):
+    changes, expected = OPERANDS[name]
+    assert stored(attention(**changes)) == expected
+
+
+def test_a_weight_is_never_stored():
+    assert stored(attention(weight="sigmoid(x)", terms="p * v * v")) == [f"bf16 {V} * {V}"]
+
+
+def test_f16_keeps_to_its_range():
+    found = two(attention(scores="sum[d](q * (k + t))", **F16))
+    value, largest = found.first.results
+    assert [value.dtype.name, largest.dtype.name] == ["f32", "f16"]
+    (reduce,) = [d.value for d in found.first.definitions if isinstance(d.value, Reduce)]
+    assert (reduce.op, reduce.axes, reduce.types[0].axes) == ("max", ("d", "n"), ("b",))
+    assert "isfinite" in to_text(found.first)
+    assert "x.inner * where(size(d) > 0, result.1@[b], 0.0)" in to_text(found.rest)
+
+
+def test_what_takes_no_part_of_scores_is_zero_on_both_sides():
+    text = attention(scores="sum[d](where(d < 5, q * k))")
+    assert stored(text) == [
+        f"bf16 where(d < 5, {Q}, 0.0)",
+        f"bf16 where(d < 5, {K}, 0.0)",
+    ]
+    assert all(
+        d.value.condition is None for d in two(text).rest.definitions if isinstance(d.value, Reduce)
+    )
+
+
+def test_nothing_is_rounded_where_that_is_forbidden():
+    text = attention(terms="p * v * v")
+    dtypes = [r.dtype.name for r in two(text, rounded=False).first.results]
+    assert dtypes == ["f32", "f32", "f32"]
+
+
+LINEAR = (
+    'def f(x: "bf16[m k]", g: "bf16[k]", w: "{}[k n]") -> "m n":\n    return sum[k](x * {} * w)'
+)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "every", "expected"),
+    [
+        ("bf16", False, []),
+        ("bf16", True, ["bf16 x[m, k] * g[k]"]),
+        ("i8", False, ["bf16 float(w[k, n])"]),
+        ("i8", True, ["bf16 x[m, k] * g[k]", "bf16 float(w[k, n])"]),
+    ],
+)
+def test_registers_may_hold_an_operand_of_one_product(dtype, every, expected):
+    assert stored(LINEAR.format(dtype, "g"), every=every) == expected
+
+
+GROUPS = """
+def f(x: "bf16[m (g c)]", w: "i8[n (g c)]", s: "f32[n g]") -> "m n":
+    return {}
+"""
+WHOLE = "sum[g, c](x * (f32(w) * s))"
+PARTS = "sum[g](sum[c](x * w) * s)"
+
+
+@pytest.mark.parametrize("value", [WHOLE, PARTS])
+def test_axes_that_come_together_are_contracted_as_one(value):
+    found = two(GROUPS.format(value))
+    rest = merged(found.rest)
+    verify(rest, "normalised")
+    (reduce,) = [d.value for d in rest.definitions if isinstance(d.value, Reduce)]
+    assert reduce.axes == ("g.c",)
+    assert to_text(reduce.operand) == "x@g.c[m, g.c] * result.1@@g.c[n, g.c]"
+    whole = joined(found.first, rest)
+    extents = all_extents(whole, {"m": 3, "n": 5, "g": 2, "c": 6})
+    assert extents["g.c"] == 12
+    known = {"x": {"m": 12, "g": 6, "c": 1}, "w": {"n": 12, "g": 6, "c": 1}}
+    known |= {"s": {"n": 2, "g": 1}, "result.0": {"m": 5, "n": 1}}
+    strides = all_strides(whole, known, extents)
+    # Rows of what is stored begin at multiples of 16 bytes.
+    assert strides["result.1"] == {"n": 16, "g": 6, "c": 1}
+    assert strides["result.1@@g.c"] == {"n": 16, "g.c": 1}
+    assert strides["x@g.c"] == {"m": 12, "g.c": 1}
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["sum[g, c](x * c)", "sum[g](sum[c](x) ** 2)", "sum[g, c](x * s)", "argmax[g, c](x)[0]"],
+)
+def test_axes_apart_stay_apart(value):
+    head = 'def f(x: "bf16[m (g c)]", s: "f32[g]"):\n'
+    text = head + f"    return {value}"
+    if value.endswith("[0]"):
+        text = head + "    i, j = argmax[g, c](x)\n    return i"
+    found = normalise(program(text))
+    assert merged(found) is found
