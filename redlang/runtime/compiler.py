@@ -85,22 +85,16 @@ class Compiler:
         """What chooses plans and makes their code."""
         from redlang.runtime.planner import Planner  # noqa: PLC0415  (see above)
 
-        return Planner(self.program, self.options.fuse, self.prove)
+        return Planner(self.program, self.options, self.prove)
 
     @property
     def derived(self) -> Derived:
         """The sweeps of the program, with their proofs."""
         return self.planner.derived
 
-    def nests(
-        self,
-        extents: Mapping[str, int],
-        *,
-        outside: bool = False,
-        nested: frozenset[str] | None = None,
-    ) -> tuple[tuple[Nest, ...], tuple[Nest, ...]]:
+    def nests(self, extents: Mapping[str, int]) -> tuple[tuple[Nest, ...], tuple[Nest, ...]]:
         """Return the program's nests in two forms; see `Planner.nests`."""
-        return self.planner.nests(extents, outside=outside, nested=nested)
+        return self.planner.nests(extents)
 
     def choice(self, extents: Mapping[str, int]) -> Choice:
         """Return the plan for these extents: the fastest measured, else what the rules choose."""

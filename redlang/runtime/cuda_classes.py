@@ -6,12 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from redlang.codegen.cuda.kernel_text import ArrayClass, Classes
+from redlang.ir.program import Program
 from redlang.runtime.cuda_course import Arrays
 from redlang.runtime.matrix_calls import matrix_classes
 from redlang.schedule.device import Device
 from redlang.schedule.facts import Layout
 from redlang.schedule.parts import Part
-from redlang.schedule.search import ShapeClass
+from redlang.schedule.search import (
+    SHORT_CLASS,
+    ShapeClass,
+)
 
 SHORT_INDEX = 1 << 16
 LONG_INDEX = 1 << 31
@@ -20,8 +24,17 @@ LONG_INDEX = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the classes of a call guarantee."""
+    """What the classes of a call guarantee.
 
+    Attributes:
+        program: The program whose plans they are for.
+        shape, layout: The class.
+        extents, arrays: Those of the call.
+        device: What it runs on.
+        sizes: Bytes of an element of each array.
+    """
+
+    program: Program
     shape: ShapeClass
     layout: Layout
     extents: Mapping[str, int]
@@ -81,7 +94,7 @@ class Known:
         classed = dict(self.shape.extents)
         for spread in part.threads.spreads:
             axis = spread.axis
-            if axis in multiples or axis not in classed:
+            if axis in multiples or axis not in classed or classed[axis] <= SHORT_CLASS:
                 continue
             extent = self.extents[axis]
             for divisor in (spread.extent, spread.width):

@@ -58,10 +58,14 @@ class CudaCompiled:
         """Tell whether a result may be stored over an input, element by element."""
         if self._find is None:
             return False
-        code = self._find(extents)
-        part = next(p for p in code.parts if result in p.nest.results)
         from redlang.schedule.in_place import in_place  # noqa: PLC0415  (only where arrays overlap)
+        from redlang.schedule.views import base_of  # noqa: PLC0415
 
+        code = self._find(extents)
+        if any(base_of(p.name) == array != p.name for p in code.loops.params):
+            # Another kernel may read it under another name.
+            return False
+        part = next(p for p in code.parts if result in p.nest.results)
         axes = set(code.loops.results[result].axes)
         threads = part.threads
         # Threads that hold copies of an element would read it after another has stored it.

@@ -27,12 +27,11 @@ from redlang.runtime.cuda_classes import Known
 from redlang.runtime.cuda_code import CudaCode, CudaKernel, kernel_stats
 from redlang.runtime.cuda_course import Arrays
 from redlang.runtime.matrix_choice import is_last_matrix, likely, with_matrices
-from redlang.runtime.planner import Derived
+from redlang.runtime.planner import Form
 from redlang.schedule.device import Device
-from redlang.schedule.facts import SHORT, Layout
+from redlang.schedule.facts import Layout
 from redlang.schedule.lower import lower
 from redlang.schedule.model import segments
-from redlang.schedule.nests import Nest
 from redlang.schedule.parts import Part
 from redlang.schedule.plan import Plan
 from redlang.schedule.plan_text import plan_text
@@ -45,6 +44,7 @@ from redlang.schedule.search import (
     search,
     shape_class,
 )
+from redlang.schedule.views import all_extents, all_strides, base_of
 from redlang.targets import toolchain
 from redlang.targets.assembler import ToolMissingError
 from redlang.targets.toolchain import Binary
@@ -57,8 +57,6 @@ HARMLESS_SPILLS = 48
 """Bytes that a kernel may spill: what lives across its loops, and is read after them."""
 SPILL_FREE = 1.15
 """How much longer a plan may take that spills nothing than one that spills so little."""
-ROOM = 2
-"""How much faster what takes room in memory must be than what is computed where it is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,57 +90,27 @@ class CudaCompiler:
         self.last: CudaCode | None = None
         self.last_choice: Choice | None = None
         self.last_known: Known | None = None
-        program = compiler.program
-        self.sizes = {p.name: p.dtype.bytes for p in program.params if isinstance(p, ArrayParam)}
-        self.sizes |= {f"result.{i}": r.dtype.bytes for i, r in enumerate(program.results)}
-
-    @property
-    def derived(self) -> Derived:
-        """The sweeps of the program."""
-        return self.compiler.derived
 
     # Plans ------------------------------------------------------------------------------------
 
-    def nests(
-        self, extents: Mapping[str, int], *, outside: bool = False
-    ) -> tuple[tuple[Nest, ...], tuple[Nest, ...]]:
-        """Return the program's nests in two forms; only what a thread can hold is nested."""
-        nested = frozenset(axis for axis, extent in extents.items() if extent <= SHORT)
-        return self.compiler.nests(extents, outside=outside, nested=nested)
-
-    def shape(self, extents: Mapping[str, int], *, outside: bool = False) -> ShapeClass:
-        """Return the class of a call's extents."""
-        nests, _ = self.nests(extents, outside=outside)
-        return shape_class(self.derived.program, nests, extents)
-
-    def layout(self, shape: ShapeClass, arrays: Arrays, extents: Mapping[str, int]) -> Layout:
+    def layout(
+        self, form: Form, shape: ShapeClass, arrays: Arrays, extents: Mapping[str, int]
+    ) -> Layout:
         """Return the class of a call's layout."""
+        sizes = _sizes(form.program)
         unit = {n: _unit(strides, extents) for n, strides in arrays.strides.items()}
         alignment = {
-            name: self._alignment(name, strides, arrays.addresses[name], unit[name], extents, shape)
+            name: _alignment(sizes[name], strides, arrays.addresses[name], unit[name], extents)
             for name, strides in arrays.strides.items()
         }
-        return layout_class(Layout(unit, alignment), self.sizes)
+        return layout_class(Layout(unit, alignment), shape, sizes)
 
-    def _alignment(
-        self,
-        name: str,
-        strides: Mapping[str, int],
-        address: int,
-        unit: str | None,
-        extents: Mapping[str, int],
-        shape: ShapeClass,
-    ) -> int:
-        size = self.sizes[name]
-        steps = [s * size for a, s in strides.items() if a != unit and extents[a] > 1]
-        # A run over inner axes that a thread holds whole goes on where the next axis begins.
-        if unit in shape.exact and extents[unit] <= WIDEST:
-            steps = [s for s in steps if s != extents[unit] * size]
-        return gcd(WIDEST, address, *steps)
-
-    def choice(self, shape: ShapeClass, layout: Layout, *, outside: bool = False) -> Choice:
-        """Return the ranked plans of a class, from memory, from disk, or found."""
-        key = (outside, shape, tuple(layout.unit.items()), tuple(layout.alignment.items()))
+    def choice(self, form: Form, extents: Mapping[str, int], arrays: Arrays) -> Choice:
+        """Return the ranked plans of a call's class, from memory, from disk, or found."""
+        shape = shape_class(form.program, form.nests, extents)
+        layout = self.layout(form, shape, arrays, extents)
+        units, alignments = tuple(layout.unit.items()), tuple(layout.alignment.items())
+        key = (form.name, form.nests, shape, units, alignments)
         if key not in self._choices:
             kernel = (repr(self.compiler.program), repr(self.compiler.options))
             parts = (*kernel, repr(key), repr(self.device))
@@ -150,8 +118,8 @@ class CudaCompiler:
             store = disk()
             found = unpickled(store, name, Choice)
             if found is None:
-                nests = self.nests(dict(shape.extents), outside=outside)
-                found = search(self.derived.program, *nests, shape, layout, self.device)
+                found = search(form.program, form.nests, form.apart, shape, layout, self.device)
+                found = replace(found, form=form.name)
                 keep(store, name, found)
             self._choices[key] = found
         return self._choices[key]
@@ -159,22 +127,29 @@ class CudaCompiler:
     # Code -------------------------------------------------------------------------------------
 
     def classify(
-        self, extents: Mapping[str, int], arrays: Arrays, *, outside: bool = False
+        self, extents: Mapping[str, int], arrays: Arrays, form: Form | None = None
     ) -> tuple[Choice, Known]:
         """Return the ranked plans for a call, and what is known of all calls of its class.
 
         Args:
             extents: Those of the call.
             arrays: What is known of its arrays.
-            outside: Whether what spreads goes to memory, wherever it is read.
+            form: A form of the program; the one of the last call, or the first one.
         """
-        shape = self.shape(extents, outside=outside)
-        layout = self.layout(shape, arrays, extents)
-        choice = self.choice(shape, layout, outside=outside)
-        nests, _ = self.nests(extents, outside=outside)
-        choice = with_matrices(self.compiler, nests, choice, extents, self.device)
+        if form is None:
+            forms = self.compiler.planner.forms(extents)
+            last = None if self.last_choice is None else self.last_choice.form
+            form = next((form for form in forms if form.name == last), forms[0])
+        extents = all_extents(form.program, extents)
+        strides = all_strides(form.program, arrays.strides, extents)
+        addresses = {name: arrays.addresses.get(base_of(name), 0) for name in strides}
+        arrays = replace(arrays, strides=strides, addresses=addresses)
+        choice = self.choice(form, extents, arrays)
+        choice = with_matrices(form, self.compiler.options, choice, extents, self.device)
         choice = cuda_tuning.reordered(choice, self.record_key(choice))
-        return choice, Known(shape, layout, extents, arrays, self.device, self.sizes)
+        sizes = _sizes(form.program)
+        shape, layout = choice.shape, choice.layout
+        return choice, Known(form.program, shape, layout, extents, arrays, self.device, sizes)
 
     def record_key(self, choice: Choice) -> str:
         """Return the name of what was measured for a class."""
@@ -186,14 +161,16 @@ class CudaCompiler:
         """Return code for a call, from memory, from disk, or made."""
         if self.forced is not None:
             return self.forced
-        forms = [(1, *self.classify(extents, arrays))]
-        if self.nests(extents) != self.nests(extents, outside=True):
-            forms.append((ROOM, *self.classify(extents, arrays, outside=True)))
+        forms = [
+            (form.weight, *self.classify(extents, arrays, form))
+            for form in self.compiler.planner.forms(extents)
+        ]
         forms.sort(key=lambda form: form[0] * form[1].time_us)
         limits = [*(weight * choice.time_us for weight, choice, _ in forms[1:]), math.inf]
         for (_, choice, known), limit in zip(forms, limits, strict=True):
             first = likely(choice)
             key = (
+                choice.form,
                 choice.shape.exact,
                 tuple((p.plan, p.threads, p.across, p.matrix) for p in first),
                 tuple(known.key(part) for part in first),
@@ -218,9 +195,9 @@ class CudaCompiler:
             f"{s.shared_bytes} bytes shared, {s.occupancy.blocks} blocks an SM"
             for s in kernel_stats(self.last, self.device)
         ]
-        name = self.compiler.program.name
-        choice, parts = self.last_choice, self.last.parts
-        return plan_text(name, extents, choice, self.device, parts, figures), self.last.loops
+        loops, parts = self.last.loops, self.last.parts
+        choice = self.last_choice
+        return plan_text(loops.program, extents, choice, self.device, parts, figures), loops
 
     def words(self, choice: Choice, extents: Mapping[str, int]) -> str:
         """Return what runs a call, in words."""
@@ -296,9 +273,8 @@ class CudaCompiler:
             strict: Whether spills and slow instructions are faults.
         """
         parts = [(number, part) for number, r in enumerate(chosen) for part in r.candidate.parts]
-        program = self.derived.program
         plan = Plan(tuple(part.plan for _, part in parts))
-        loops = lower(program, tuple(part.nest for _, part in parts), plan)
+        loops = lower(known.program, tuple(part.nest for _, part in parts), plan)
         kernels = list(loops.kernels)
         made: list[CudaKernel] = []
         for place, (number, part) in enumerate(parts):
@@ -369,8 +345,9 @@ class CudaCompiler:
 
     def segments(self, code: CudaCode, extents: Mapping[str, int]) -> dict[str, int]:
         """Return into how many segments each cut sweep goes, by the number of its part."""
+        every = all_extents(code.loops.program, extents)
         return {
-            str(number): segments(part, extents, self.device)
+            str(number): segments(part, every, self.device)
             for number, part in enumerate(code.parts)
         }
 
@@ -398,6 +375,27 @@ def _texts(
         across = part.across
         return [emit_segments(loops, sweep, merge, part.threads, classes, across_blocks=across)]
     return [emit(loops, kernels[0], part.threads, classes)]
+
+
+def _sizes(program: Program) -> dict[str, int]:
+    """Return the bytes of an element of each array."""
+    sizes = {p.name: p.dtype.bytes for p in program.params if isinstance(p, ArrayParam)}
+    return sizes | {f"result.{i}": r.dtype.bytes for i, r in enumerate(program.results)}
+
+
+def _alignment(
+    size: int,
+    strides: Mapping[str, int],
+    address: int,
+    unit: str | None,
+    extents: Mapping[str, int],
+) -> int:
+    steps = [s * size for a, s in strides.items() if a != unit and extents[a] > 1]
+    # A run over short inner axes goes on where the next axis begins: its stride is no step.
+    if unit is not None:
+        run = extents[unit] * size
+        steps = [s for s in steps if s != run or extents[unit] > WIDEST]
+    return gcd(WIDEST, address, *steps)
 
 
 def _unit(strides: Mapping[str, int], extents: Mapping[str, int]) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 
 from redlang.codegen.arguments import Extent, Stride
@@ -14,6 +15,13 @@ from redlang.runtime.launcher import Stored
 from redlang.runtime.matrix_calls import map_shape
 from redlang.runtime.tensor_maps import MapShape
 from redlang.schedule.plan import segment_axis
+from redlang.schedule.views import (
+    all_extents,
+    all_strides,
+    base_of,
+    element_type,
+    stored_operands,
+)
 
 _SPACE_ALIGNMENT = 256
 
@@ -38,12 +46,15 @@ def plot(
         cuts: Segments of each cut sweep, by the number of its part.
         sms: SMs of the device.
     """
+    program = code.loops.program
+    extents = all_extents(program, extents)
+    arrays = replace(arrays, strides=all_strides(program, arrays.strides, extents))
     every = dict(extents)
     for number, part in enumerate(code.parts):
         if part.plan.segmented is not None:
             index = segment_axis(part.plan.segmented)
             every[index] = max(every.get(index, 1), cuts[str(number)])
-    spaces, size = _spaces(code, every)
+    spaces, size = _spaces(code, every, arrays)
     places = {x.name: place for place, x in enumerate(stored)}
     constants: dict[int, str] = {}
     maps: dict[str, MapShape] = {}
@@ -70,9 +81,10 @@ def plot(
         values = []
         for p in text.parameters:
             if isinstance(p, TensorMap):
-                place, name = places[p.array], f"map{len(maps)}"
-                maps[name] = map_shape(p, stored[place].dtype, extents, arrays.strides[p.array])
-                values.append(f"{name}(a{place})")
+                name, dtype = f"map{len(maps)}", element_type(program, p.array)
+                maps[name] = map_shape(p, dtype, extents, arrays.strides[p.array])
+                address = _value(Address(p.array), places, scalars, own, arrays, spaces, constant)
+                values.append(f"{name}({address})")
             else:
                 values.append(_value(p, places, scalars, own, arrays, spaces, constant))
         call = f"launch{number}({', '.join(['stream', constant(count), *values])})"
@@ -98,15 +110,23 @@ def blocks(text: KernelText | MatrixText, extents: Mapping[str, int], cuts: int,
     return -(-units // text.units) * cluster * (cuts if text.segments else 1)
 
 
-def _spaces(code: CudaCode, extents: Mapping[str, int]) -> tuple[dict[str, int], int]:
-    """Return where each workspace that a kernel uses begins, and the bytes of all."""
+def _spaces(
+    code: CudaCode, extents: Mapping[str, int], arrays: Arrays
+) -> tuple[dict[str, int], int]:
+    """Return where each stored operand and used workspace begins, and the bytes of all."""
+    program = code.loops.program
     used = {p.name for k in code.kernels for p in k.text.parameters if isinstance(p, Address)}
-    places, total = {}, 0
+    sizes = {}
+    for name in stored_operands(program):
+        steps = [extents[axis] * step for axis, step in arrays.strides[name].items()]
+        sizes[name] = max(steps, default=1) * element_type(program, name).bytes
     for space in code.loops.workspaces:
         if space.name in used:
-            places[space.name] = total
-            size = prod(extents[axis] for axis in space.axes) * space.dtype.bytes
-            total += -(-size // _SPACE_ALIGNMENT) * _SPACE_ALIGNMENT
+            sizes[space.name] = prod(extents[axis] for axis in space.axes) * space.dtype.bytes
+    places, total = {}, 0
+    for name, size in sizes.items():
+        places[name] = total
+        total += -(-size // _SPACE_ALIGNMENT) * _SPACE_ALIGNMENT
     return places, total
 
 
@@ -120,10 +140,10 @@ def _value(
     constant: Callable[[int], str],
 ) -> str:
     match parameter:
-        case Address(name) if name in spaces:
-            return f"q + {constant(spaces[name])}"
+        case Address(name) if base_of(name) in spaces:
+            return f"q + {constant(spaces[base_of(name)])}"
         case Address(name):
-            return f"a{places[name]}"
+            return f"a{places[base_of(name)]}"
         case Extent(axis):
             return constant(extents[axis])
         case Stride(array, axis):

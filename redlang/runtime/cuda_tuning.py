@@ -76,7 +76,7 @@ def _read(payload: bytes) -> tuple[tuple[Measured, ...], ...] | None:
 def record_key(program: str, options: str, choice: Choice, device: str) -> str:
     """Return the name under which measurements of a class are kept."""
     layout = (tuple(choice.layout.unit.items()), tuple(choice.layout.alignment.items()))
-    parts = (program, options, repr(choice.shape), repr(layout), device)
+    parts = (program, options, choice.form, repr(choice.shape), repr(layout), device)
     return digest("cuda times", *parts, *versions())
 
 

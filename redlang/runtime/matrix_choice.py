@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
-from redlang.runtime.compiler import Compiler
+from redlang.options import Options
+from redlang.runtime.planner import Form
 from redlang.schedule import matrix_model
 from redlang.schedule.device import Device
 from redlang.schedule.facts import Facts, Layout
 from redlang.schedule.matrix_plans import matrix_candidates
-from redlang.schedule.nests import Nest
 from redlang.schedule.parts import Part
 from redlang.schedule.search import Choice, Ranked
 
 
 def with_matrices(
-    compiler: Compiler,
-    nests: Sequence[Nest],
-    choice: Choice,
-    extents: Mapping[str, int],
-    device: Device,
+    form: Form, options: Options, choice: Choice, extents: Mapping[str, int], device: Device
 ) -> Choice:
     """Put plans on matrix tiles first: where a product suits them, nothing else comes near."""
-    program = compiler.derived.program
+    program = form.program
     ranked = []
-    for nest, others in zip(nests, choice.ranked, strict=True):
-        found = matrix_candidates(program, nest, extents, device, compiler.options)
+    for nest, others in zip(form.nests, choice.ranked, strict=True):
+        found = matrix_candidates(program, nest, extents, device, options)
         facts = Facts(program, nest, extents, Layout({}, {})) if found else None
         own = [matrix_model.ranked(c, facts, device) for c in found if facts]
         ranked.append((*own, *others))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import functools
 import pickle
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -17,20 +17,28 @@ from redlang.codegen.cpu import emit
 from redlang.ir.incremental import Sweep
 from redlang.ir.loops import Loops
 from redlang.ir.program import Program
-from redlang.options import Fuse
+from redlang.options import Fuse, Options
 from redlang.runtime.cache import BUILDING, digest, disk, keep, unpickled, versions
 from redlang.runtime.compiled import Details, Geometry, Made
 from redlang.runtime.work import minimum_units
 from redlang.schedule.alternatives import alternatives
 from redlang.schedule.choose import Choice, choose_plan, segment_count
+from redlang.schedule.facts import SHORT
 from redlang.schedule.lower import lower
+from redlang.schedule.merged import merged
 from redlang.schedule.nests import Nest, find_nests, wide_axes
 from redlang.schedule.plan import segment_axis
+from redlang.schedule.staging import joined, staged
+from redlang.schedule.views import all_extents
 from redlang.targets import cpu
 from redlang.targets.cpu_registers import product_bytes
 
 if TYPE_CHECKING:
     from redlang.algebra.verdicts import StageVerdict
+
+
+ROOM = 2
+"""How much faster what takes room in memory must be than what is computed where it is read."""
 
 
 class Sweeps(Protocol):
@@ -56,48 +64,117 @@ Prove: TypeAlias = Callable[[Program, Fuse], Sweeps]
 class Planner:
     """The plans of one normalised program, and the machine code of each."""
 
-    def __init__(self, program: Program, fuse: Fuse, prove: Prove) -> None:
+    def __init__(self, program: Program, options: Options, prove: Prove) -> None:
         """Plan `program`, whose sweeps `prove` finds."""
         self.program = program
-        self.fuse = fuse
+        self.fuse = options.fuse
+        self.rounded = options.contract != "f32"
         self.prove = prove
         self._nests: dict[object, tuple[tuple[Nest, ...], tuple[Nest, ...]]] = {}
+        self._forms: dict[object, tuple[Form, ...]] = {}
 
     @functools.cached_property
     def derived(self) -> Derived:
         """The sweeps of the program, with their proofs."""
         return derive(self.program, self.fuse, self.prove)
 
-    def nests(
-        self,
-        extents: Mapping[str, int],
-        *,
-        outside: bool = False,
-        nested: frozenset[str] | None = None,
-    ) -> tuple[tuple[Nest, ...], tuple[Nest, ...]]:
+    def nests(self, extents: Mapping[str, int]) -> tuple[tuple[Nest, ...], tuple[Nest, ...]]:
         """Return the nests with incremental sweeps, and with one sweep a dependent stage.
 
         Args:
             extents: Those of a call.
-            outside: Whether what spreads goes to memory, wherever it is read.
-            nested: Axes that may be swept inside another sweep; None for all.
         """
-        key = wide_axes(extents), outside, nested
-        if key not in self._nests:
+        wide = wide_axes(extents)
+        if wide not in self._nests:
             with BUILDING:
-                self._nests[key] = self._find_nests(*key)
-        return self._nests[key]
+                self._nests[wide] = self._find_nests(self.program, wide)
+        return self._nests[wide]
 
     def _find_nests(
-        self, wide: frozenset[str], outside: bool, nested: frozenset[str] | None
+        self,
+        program: Program,
+        wide: frozenset[str],
+        nested: frozenset[str] | None = None,
+        *,
+        outside: bool = False,
     ) -> tuple[tuple[Nest, ...], tuple[Nest, ...]]:
         find = functools.partial(find_nests, wide=wide, outside=outside, nested=nested)
-        derived = self.derived
+        derived = derive(program, self.fuse, self.prove)
         together = find(derived.program, derived.sweeps)
-        apart = derive(self.program, "never", self.prove)
+        apart = derive(program, "never", self.prove)
         if apart.program != derived.program:
             return together, ()
         return together, find(apart.program, apart.sweeps)
+
+    @functools.cached_property
+    def ways(self) -> dict[str, tuple[Program | None, Program]]:
+        """What may stand for the program on a device with matrix units, by name.
+
+        Each is what stores operands of products, if that is to be, and what the rest is then.
+        """
+        found: dict[str, tuple[Program | None, Program]] = {"": (None, merged(self.program))}
+        for every, name in ((False, "operands"), (True, "all operands")):
+            staging = staged(self.program, every=every, rounded=self.rounded)
+            if staging is not None:
+                first = staging.first if staging.first.results else None
+                way = first, merged(staging.rest)
+                if way not in found.values():
+                    found[name] = way
+        return found
+
+    def forms(self, extents: Mapping[str, int]) -> tuple[Form, ...]:
+        """Return the ways to compute the program on a device with matrix units.
+
+        Args:
+            extents: Those of a call.
+        """
+        found: list[Form] = []
+        for name, (first, rest) in self.ways.items():
+            every = all_extents(rest, extents)
+            # Only what a thread can hold is swept inside another sweep.
+            nested = frozenset(axis for axis, extent in every.items() if extent <= SHORT)
+            axes = wide_axes(every), nested
+            if (name, axes) not in self._forms:
+                with BUILDING:
+                    self._forms[name, axes] = tuple(self._find_forms(name, first, rest, axes))
+            found += self._forms[name, axes]
+        return tuple(found)
+
+    def _find_forms(
+        self,
+        name: str,
+        first: Program | None,
+        rest: Program,
+        axes: tuple[frozenset[str], frozenset[str]],
+    ) -> Iterator[Form]:
+        before = self._find_nests(first, *axes) if first is not None else None
+        inside = self._find_nests(rest, *axes)
+        yield self._form(name, 1, first, rest, inside, before)
+        outside = self._find_nests(rest, *axes, outside=True)
+        if outside != inside:
+            yield self._form(f"{name} outside", ROOM, first, rest, outside, before)
+
+    def _form(
+        self,
+        name: str,
+        weight: float,
+        first: Program | None,
+        rest: Program,
+        nests: tuple[tuple[Nest, ...], tuple[Nest, ...]],
+        before: tuple[tuple[Nest, ...], tuple[Nest, ...]] | None,
+    ) -> Form:
+        """Return a program's form; `first` stores operands, by the nests `before`."""
+        program = derive(rest, self.fuse, self.prove).program
+        if first is None or before is None:
+            return Form(name, program, *nests, weight)
+        count = len(program.results)
+        own = [
+            tuple(replace(n, results=tuple(r + count for r in n.results)) for n in form)
+            for form in before
+        ]
+        together, apart = (a + b for a, b in zip(own, nests, strict=True))
+        whole = joined(derive(first, self.fuse, self.prove).program, program)
+        return Form(name, whole, together, apart, weight, len(own[0]))
 
     def choose(self, extents: Mapping[str, int]) -> Choice:
         """Return the plan that the rules choose for these extents."""
@@ -154,6 +231,27 @@ class Planner:
         assert kinds == sorted(kinds), "a launcher passes extents, then strides, then whole numbers"
         head = tuple(every[item.axis] for item in arguments.ints if isinstance(item, Extent))
         return Geometry(steps, spaces, head)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A way to compute a program: what goes to memory between its kernels.
+
+    Attributes:
+        name: What tells it from the program's others.
+        program: The program; it may store operands of products first and then read them.
+        nests: Its nests with incremental sweeps.
+        apart: Those with one sweep a dependent stage.
+        weight: How much faster it must be than others, for the room that it takes.
+        before: How many of the nests store operands.
+    """
+
+    name: str
+    program: Program
+    nests: tuple[Nest, ...]
+    apart: tuple[Nest, ...]
+    weight: float
+    before: int = 0
 
 
 @dataclass(frozen=True, slots=True)

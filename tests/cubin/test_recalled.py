@@ -53,6 +53,31 @@ def test_a_later_process_needs_no_plan(gpu, without_plans):
         without_plans(lambda: redlang.compile(TEXT)(X[:3], 2.0))
 
 
+MOMENT = """\
+def f(q: "m d", k: "n d", v: "n e") -> "f32[m e]":
+    x = sum[d](q * k)
+    p = exp(x - max[n](x))
+    return sum[n](p * v * v) / sum[n](p)
+"""
+
+
+def test_stored_operands_are_recalled_with_what_reads_them(gpu, without_plans, rng):
+    q, k, v = (rng.standard_normal((rows, 32)).astype(np.float16) for rows in (70, 90, 90))
+    expected = redlang.compile(MOMENT)(q, k, v)
+    later = redlang.compile(MOMENT)
+    found = without_plans(lambda: later(q, k, v))
+    np.testing.assert_array_equal(found, expected)
+    a, b, c = (x.astype(np.float64) for x in (q, k, v))
+    p = np.exp(a @ b.T)
+    moment = p @ c**2 / p.sum(1, keepdims=True)
+    np.testing.assert_allclose(found, moment, rtol=2e-3, atol=2e-3)
+    (finder,) = later.machine._cuda_finders.values()
+    plan, loops = finder.compiler.shown({"m": 70, "d": 32, "n": 90, "e": 32})
+    assert "stores    f16 for products, which read arrays: v[n, e] * v[n, e] / " in plan
+    # The range of squares, the squares, what reads them.
+    assert [len(kernel.grid) > 0 for kernel in loops.kernels] == [False, True, True]
+
+
 def test_what_is_measured_since_is_looked_at(gpu, without_plans):
     first = redlang.compile(TEXT)
     first(X, 2.0)

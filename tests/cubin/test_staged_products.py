@@ -1,0 +1,112 @@
+"""Products of operands that are stored first: emulated, and compiled for Hopper."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import redlang
+from redlang.schedule.device import DEFAULT_DEVICE
+from tests.cubin.device import compiling, simulated
+from tests.cubin.test_matrix_calls import TYPES, arrays, attend, check
+
+SQUARES = """
+def f(q: "b h m d", k: "b h n d", v: "b h n e") -> ("b h m e", "b h m e"):
+    x = where(n < size(n) - 10, sum[d](q * k) * rsqrt(size(d)))
+    p = exp(x - max[n](x))
+    z = sum[n](p)
+    return sum[n](p * v) / z, sum[n](p * v * v) / z
+"""
+INTEGERS = """
+def f(q: "b h m d", k: "b h n d", v: "b h n e", s: "f32[b h n]", t: "f32[h e]") -> "b h m e":
+    x = sum[d](q * (f32(k) * s)) * rsqrt(size(d))
+    p = exp(x - max[n](x))
+    return sum[n](p * (f32(v) * t)) / sum[n](p)
+"""
+NORMS = """
+def f(q: "b h m d", k: "b h n d", v: "b h n e", g: "d") -> "b h m e":
+    a = q * rsqrt(mean[d](q * q) + 1e-6) * g
+    c = k * rsqrt(mean[d](k * k) + 1e-6)
+    x = sum[d](a * c) * rsqrt(size(d))
+    p = exp(x - max[n](x))
+    return sum[n](p * v) / sum[n](p)
+"""
+GROUPS = """
+def f(x: "m (g c)", w: "n (g c)", s: "f32[n g]") -> "m n":
+    return sum[g](sum[c](x * w) * s)
+"""
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    with simulated(monkeypatch, replace(DEFAULT_DEVICE, sms=2)) as driver:
+        yield driver
+
+
+def whole(rng, *shape):
+    return rng.integers(-127, 128, shape).astype(np.int8)
+
+
+def scale(rng, *shape):
+    return rng.uniform(0.001, 0.02, shape).astype(np.float32)
+
+
+def launched(driver):
+    return [path.path for path in driver.paths]
+
+
+def test_squares_beside_what_is_absent(gpu, rng):
+    given = arrays(rng, "f16", **attend(h=1, m=20, n=70, d=24))
+    given["v"][..., -3:, :] = np.nan
+    given["k"][..., -1, :] = np.inf
+    check(SQUARES, given, gpu, tolerance=0.001)
+    assert launched(gpu) == ["wgmma"]
+
+
+def test_integers_with_scales(gpu, rng):
+    given = arrays(rng, "f16", q=(1, 2, 70, 32))
+    given |= {"k": whole(rng, 1, 2, 100, 32), "v": whole(rng, 1, 2, 100, 40)}
+    given |= {"s": scale(rng, 1, 2, 100), "t": scale(rng, 2, 40)}
+    check(INTEGERS, given, gpu)
+    assert launched(gpu) == ["wgmma"]
+
+
+def test_both_operands_of_scores(gpu, rng):
+    given = arrays(rng, "f16", **attend(), g=(32,))
+    check(NORMS, given, gpu, tolerance=0.002)
+    assert launched(gpu) == ["wgmma"]
+
+
+def test_groups_of_integers(gpu, rng):
+    given = arrays(rng, "f16", x=(20, 256)) | {"w": whole(rng, 40, 256), "s": scale(rng, 40, 4)}
+    check(GROUPS, given, gpu, tolerance=0.002)
+    assert launched(gpu) == ["wgmma"]
+
+
+def test_two_types_are_multiplied_in_f32(gpu, rng):
+    given = arrays(rng, "bf16", **attend(h=1, m=20, n=70, d=24))
+    given["q"] = given["q"].astype(np.float32)
+    text = SQUARES.replace('("b h m e", "b h m e")', '("f32[b h m e]", "f32[b h m e]")')
+    check(text, given, gpu, tolerance=1e-5)
+    assert launched(gpu) == ["fma"]
+
+
+LONG = {"m": 4096, "n": 4096, "d": 64, "b": 4, "h": 16}
+GRID = [
+    (SQUARES, "f16", attend(**LONG), {}),
+    (INTEGERS, "bf16", attend(**LONG), {"s": (4, 16, 4096), "t": (16, 64)}),
+    (GROUPS, "bf16", {"x": (4096, 4096), "w": (4096, 4096)}, {"s": (4096, 32)}),
+]
+
+
+@pytest.mark.parametrize(("text", "dtype", "shapes", "scales"), GRID)
+def test_kernels_keep_to_their_registers(text, dtype, shapes, scales, monkeypatch):
+    given = {name: np.zeros(shape, TYPES[dtype]) for name, shape in shapes.items()}
+    if scales:
+        given |= {n: np.zeros(given[n].shape, np.int8) for n in ("k", "v", "w") if n in given}
+    given |= {name: np.zeros(shape, np.float32) for name, shape in scales.items()}
+    with compiling(monkeypatch) as driver:
+        redlang.compile(text.strip(), {})(**given)
+    assert "wgmma.mma_async" in driver.kernels[-1].ptx
+    assert all(kernel.spill_bytes == 0 for kernel in driver.kernels)
+    assert len(driver.kernels) <= 4
