@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from redlang.ir import monotony, walk
+from redlang.ir.axis_by_axis import axis_by_axis
 from redlang.ir.build import Builder
 from redlang.ir.presence import Conditions, Presence, retyped
 from redlang.ir.program import (
@@ -46,7 +47,7 @@ def normalise(program: Program) -> Program:
         form.define(definition)
     results = tuple(form.result(result) for result in program.results)
     definitions = needed(form.definitions, results)
-    return replace(program, definitions=definitions, results=results)
+    return axis_by_axis(replace(program, definitions=definitions, results=results))
 
 
 @dataclass(slots=True)
