@@ -1,0 +1,54 @@
+"""Reductions over several axes of what spreads over them."""
+
+import numpy as np
+import pytest
+
+import redlang
+
+DISTANCE = "sum[d]((x - y) ** 2)"
+
+
+def of(value: str) -> redlang.Kernel:
+    return redlang.compile(f'def f(x: "m d", y: "n d") -> "":\n    return {value}\n', {})
+
+
+def distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return ((x[:, None].astype(float) - y) ** 2).sum(-1)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(40, 33), (1, 1), (5, 70)])
+def test_means_and_extremes_of_pairs(rows: int, columns: int) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(rows, 8)).astype(np.float32)
+    y = rng.normal(size=(columns, 8)).astype(np.float32)
+    pairs = distances(x, y)
+    near = np.exp(-pairs)
+    np.testing.assert_allclose(of(f"mean[m, n](exp(-{DISTANCE}))")(x, y), near.mean(), rtol=1e-5)
+    np.testing.assert_allclose(of(f"min[m, n]({DISTANCE})")(x, y), pairs.min(), rtol=1e-5)
+
+
+def test_pairs_that_take_no_part_do_not_count() -> None:
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(2, 30, 4)).astype(np.float32)
+    seen = np.tri(30, k=-1, dtype=bool)
+    mean = of(f"mean[m, n](where(n < m, {DISTANCE}))")
+    greatest = of(f"max[m, n](where(n < m, 0 - {DISTANCE}))")
+    pairs = distances(x, y)
+    np.testing.assert_allclose(mean(x, y), pairs[seen].mean(), rtol=1e-5)
+    np.testing.assert_allclose(greatest(x, y), -pairs[seen].min(), rtol=1e-5)
+    assert np.isnan(mean(x[:1], y[:1]))
+    assert greatest(x[:1], y[:1]) == -np.inf
+
+
+def test_units_share_the_rows_of_pairs() -> None:
+    text = str(of(f"mean[m, n](exp(-{DISTANCE}))").explain("fuse"))
+    assert "over n (inside another)" in text
+    assert "over m:" in text
+
+
+def test_one_sweep_over_all_axes_stays_one() -> None:
+    softmax = redlang.compile(
+        'def f(x: "m n") -> "m n":\n    p = exp(x - max[m, n](x))\n    return p / sum[m, n](p)\n',
+        {},
+    )
+    assert "over m, n:" in str(softmax.explain("fuse"))
