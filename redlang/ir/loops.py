@@ -160,11 +160,19 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Memory between kernels, row-major over `axes` (segment indices included)."""
+    """Memory between kernels, row-major over `axes` (segment indices included).
+
+    Attributes:
+        name: Its name.
+        axes: Its axes.
+        dtype: Its element type.
+        tiles: Axes of which an element stands for so many.
+    """
 
     name: str
     axes: tuple[str, ...]
     dtype: DType
+    tiles: tuple[tuple[str, int], ...] = ()
 
 
 Kind: TypeAlias = Literal["map", "on-chip", "single-segment", "multi-segment", "merge"]

@@ -296,6 +296,8 @@ class CudaCompiler:
             except (InternalError, BackendError) as error:
                 logger.warning("a plan does not compile: %s", error)
                 return None, Fault(number, f"{type(error).__name__}: {error}")
+            spaces = [s for text in texts if isinstance(text, MatrixText) for s in text.spaces]
+            loops = replace(loops, workspaces=(*loops.workspaces, *spaces))
             for text, binary in zip(texts, binaries, strict=True):
                 assembly = binary.assembly
                 allowed = 0 if part.matrix is None else HARMLESS_SPILLS
@@ -364,7 +366,8 @@ def _texts(
         from redlang.codegen.cuda.matrix_merge import emit_merge  # noqa: PLC0415
 
         found: list[KernelText | MatrixText] = []
-        found.append(emit_matrix(loops, kernels[0], part.matrix, classes))
+        swept = emit_matrix(loops, kernels[0], part.matrix, classes)
+        found += [swept] if swept.before is None else [swept.before, swept]
         found += [emit_merge(loops, merge, part.matrix, classes) for merge in kernels[1:]]
         return found
     from redlang.codegen.cuda.merging import emit_segments  # noqa: PLC0415

@@ -122,7 +122,9 @@ def _spaces(
         sizes[name] = max(steps, default=1) * element_type(program, name).bytes
     for space in code.loops.workspaces:
         if space.name in used:
-            sizes[space.name] = prod(extents[axis] for axis in space.axes) * space.dtype.bytes
+            tiles = dict(space.tiles)
+            elements = prod(-(-extents[axis] // tiles.get(axis, 1)) for axis in space.axes)
+            sizes[space.name] = elements * space.dtype.bytes
     places, total = {}, 0
     for name, size in sizes.items():
         places[name] = total

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from redlang.ir.build import Builder
-from redlang.ir.program import Apply, Cast, Expr, Index, Literal, Ref, Scalar, Size
+from redlang.ir.program import Apply, Cast, Expr, Index, Literal, Load, Ref, Scalar, Size
 from redlang.ir.types import I64, Type
 
 Interval = tuple[Expr, Expr]
@@ -24,12 +24,11 @@ class Knowledge:
 
     Attributes:
         is_one: Whether an expression has one value over them.
-        test: A test that is true wherever a comparison is true for some (True) or for all (False)
-            elements; None if there is none.
+        range: Bounds of an element that an expression reads; None if there are none.
     """
 
     is_one: Callable[[Expr], bool] = lambda expr: False
-    test: Callable[[Apply, bool], Expr | None] = lambda comparison, any_element: None
+    range: Callable[[Expr], Interval | None] = lambda expr: None
 
 
 _NOTHING = Knowledge()
@@ -74,13 +73,17 @@ def _truth(
         case Apply(op="eq", arguments=(a, b)):
             x, y = _interval(a, builder, known), _interval(b, builder, known)
             if x is None or y is None:
-                return known.test(predicate, any_element)
+                return None
             low, high = (x[0], y[1]), (x[1], y[0])
             if any_element:
                 tests = builder.apply("le", *low), builder.apply("ge", *high)
             else:
                 tests = builder.apply("eq", low[0], low[1]), builder.apply("eq", *high)
             return builder.apply("and", *tests)
+        case Apply(op="ne", arguments=(a, b)):
+            equal = Apply("eq", (a, b), predicate.type)
+            test = _truth(equal, builder, known, any_element=not any_element)
+            return None if test is None else builder.apply("not", test)
         case Literal() | Scalar() if not predicate.type.axes:
             return predicate
         case _:
@@ -105,6 +108,8 @@ def _interval(expr: Expr, builder: Builder, known: Knowledge) -> Interval | None
     match expr:
         case Index(axis=axis):
             return bound(axis, "first"), bound(axis, "last")
+        case Load():
+            return (expr, expr) if known.is_one(expr) else known.range(expr)
         case Literal() | Size() | Scalar():
             return expr, expr
         case _ if known.is_one(expr):

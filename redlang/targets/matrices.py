@@ -11,7 +11,14 @@ from llvmlite import ir
 from redlang.schedule.fragments import SharedTile
 from redlang.targets.kinds import FLOAT32, I32, Kind, Signature, count_of, tuple_of
 from redlang.targets.ptx.across import combined, packed_states, state_kinds, states_type
-from redlang.targets.ptx.answers import answer, extremes, put_answer
+from redlang.targets.ptx.answers import (
+    extremes,
+    is_set,
+    next_tile,
+    put_end,
+    put_word,
+    range_of,
+)
 from redlang.targets.ptx.barriers import (
     fetched,
     got_number,
@@ -178,7 +185,6 @@ __all__ = [
     "Product",
     "SharedTile",
     "WarpProduct",
-    "answer",
     "any_thread",
     "barrier_arrive",
     "barrier_begin",
@@ -200,9 +206,11 @@ __all__ = [
     "fold",
     "got_number",
     "held_rows",
+    "is_set",
     "larger",
     "named_arrive",
     "named_barrier",
+    "next_tile",
     "noted",
     "opaque",
     "operand",
@@ -215,8 +223,10 @@ __all__ = [
     "power_of_two",
     "prefetch_map",
     "product",
-    "put_answer",
+    "put_end",
     "put_number",
+    "put_word",
+    "range_of",
     "release_registers",
     "shared_base",
     "shared_written",

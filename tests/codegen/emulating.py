@@ -77,6 +77,9 @@ class Machine:
         self.fetches = 0
         self.numbers: dict[int, list[int]] = {}
         self.waits: dict[int, int] = {}
+        self.words: dict[tuple[int, int], Any] = {}
+        self.queued = self.producing = False
+        self.begun = 0
         self.beginning = False
 
     # Answers ----------------------------------------------------------------------------------
@@ -88,20 +91,56 @@ class Machine:
             assert 0 < count <= LANES * pieces
             places = range(first, first + step * count, step) if step else [first]
             found = [self.memory[at : at + kind.itemsize].view(kind)[0] for at in places]
-            return np.int32(min(found)), np.int32(max(found))
+            return np.int64(min(found)), np.int64(max(found))
 
         return find
 
-    def put_answer(self, place, least, greatest, other_least, other_greatest):
-        meet = least <= other_greatest and other_least <= greatest
-        one = least == greatest == other_least == other_greatest
-        self.shared[int(np.asarray(place).flat[0])] = meet + 2 * one
+    def put_end(self, address, number, whether):
+        assert lanes_of(whether).sum() == 1, "one lane stores an end"
+        at = int(np.asarray(address).flat[0])
+        self.memory[at : at + 8].view(np.int64)[0] = number
 
-    def answer(self, kind, capacity):
+    def range_of(self, least, greatest, first, last):
+        def read(start, place):
+            at = lanes_of(start) + 8 * lanes_of(place)
+            assert (lanes_of(place) >= 0).all()
+            found = [self.memory[x : x + 8].view(np.int64)[0] for x in at]
+            return np.array(found, np.int64).view(Lanes)
+
+        lows, highs = (
+            [read(start, place) for place in (first, last)] for start in (least, greatest)
+        )
+        return np.minimum(*lows), np.maximum(*highs)
+
+    def put_word(self, place, whether):
+        at = int(np.asarray(place).flat[0])
+        bits = np.packbits(lanes_of(whether).astype(bool), bitorder="little")
+        assert at + 4 <= len(self.shared)
+        self.words[self._turn(), at] = bits
+
+    def _bit(self, place, tile):
+        word = self.words[self._turn(), int(place) + tile // LANES * 4]
+        return bool(word[tile % LANES // 8] >> tile % 8 & 1)
+
+    def _turn(self):
+        """Count the units of the role that runs; the producer goes through all of them first."""
+        if not self.queued:
+            return 0
+        return self.begun if self.producing else sum(self.waits.values())
+
+    def next_tile(self, capacity):
+        def find(place, tile, stop):
+            tile, stop = (int(np.asarray(x).flat[0]) for x in (tile, stop))
+            while tile < min(stop, capacity) and not self._bit(place, tile):
+                tile += 1
+            return np.int32(tile)
+
+        return find
+
+    def is_set(self, capacity):
         def find(place, tile):
             tile = int(np.asarray(tile).flat[0])
-            assert tile < capacity
-            return bool(self.shared[int(place) + tile] & (1 if kind == "some" else 2))
+            return tile < capacity and self._bit(place, tile)
 
         return find
 
@@ -111,6 +150,7 @@ class Machine:
         """Number the units of a launch; the counter wraps to 0."""
         del counter
         number = self.fetches
+        self.begun += 1
         self.fetches = 0 if number == int(last) else number + 1
         return np.int32(number)
 
@@ -640,8 +680,9 @@ class Tiles(Keys):
         self.barrier_wait, self.barrier_expect = machine.wait, machine.expect
         self.fetched, self.put_number = machine.fetched, machine.put_number
         self.got_number = machine.got_number
-        self.extremes, self.answer = machine.extremes, machine.answer
-        self.put_answer = machine.put_answer
+        self.extremes, self.put_end = machine.extremes, machine.put_end
+        self.range_of, self.put_word = machine.range_of, machine.put_word
+        self.next_tile, self.is_set = machine.next_tile, machine.is_set
         self.barrier_arrive = machine.arrive
         self.checked, self.noted, self.spoiled = machine.checked, machine.noted, machine.spoiled
         self.piece_source, self.held_rows = machine.piece_source, machine.held_rows
@@ -749,7 +790,8 @@ class Tiles(Keys):
         return lambda value: packed([typed(code, value)] * count)
 
     def divided(self, number, divisor):
-        return int(number) // int(divisor), int(number) % int(divisor)
+        number, divisor = (int(np.asarray(x).flat[0]) for x in (number, divisor))
+        return np.int32(number // divisor), np.int32(number % divisor)
 
     def tiles(self, extent, tile):
         return -(-int(extent) // int(tile))
@@ -926,6 +968,10 @@ def run(text, program, arrays, results, extents, scalars=None):
     everything = {**arrays, **{f"result.{i}": array for i, array in enumerate(results)}}
     axes = {p.name: p.axes for p in program.params if hasattr(p, "dims")}
     axes |= {f"result.{i}": r.axes for i, r in enumerate(program.results)}
+    for space in text.spaces:
+        tiles = dict(space.tiles)
+        shape = [-(-extents[axis] // tiles.get(axis, 1)) for axis in space.axes]
+        everything[space.name] = np.full(shape, -(1 << 62), STORED[space.dtype.name])
     addresses, size = {}, 1024
     for name, array in everything.items():
         addresses[name] = size
@@ -934,9 +980,8 @@ def run(text, program, arrays, results, extents, scalars=None):
     for name, array in everything.items():
         raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         memory[addresses[name] : addresses[name] + raw.size] = raw
-    machine = Machine(memory, text.shared_bytes)
-    given: list[Any] = []
-    for parameter in text.parameters:
+
+    def argument(parameter):
         match parameter:
             case TensorMap(array=name, dims=dims):
                 order = [axes[name].index(axis) for axis in dims[::-1]]
@@ -944,21 +989,26 @@ def run(text, program, arrays, results, extents, scalars=None):
                 if name.startswith("result."):
                     raw = memory[addresses[name] : addresses[name] + array.nbytes]
                     array = raw.view(array.dtype).reshape(array.shape)
-                given.append((np.transpose(array, order), parameter))
+                return np.transpose(array, order), parameter
             case Address(name):
-                given.append(np.int64(addresses[name]))
+                return np.int64(addresses[name])
             case Extent(axis):
-                given.append(np.int64(extents[axis]))
+                return np.int64(extents[axis])
             case Stride(name, axis):
                 array = np.ascontiguousarray(everything[name])
                 place = axes[name].index(axis)
-                given.append(np.int64(array.strides[place] // array.itemsize))
+                return np.int64(array.strides[place] // array.itemsize)
             case Counters():
-                given.append(np.int64(0))
+                return np.int64(0)
             case Number(name, code):
-                given.append(KINDS[code](scalars[name]))
-    units = math.prod(-(-extents[axis] // tile) for axis, tile in text.grid)
-    launch(text, given, min(units, PERSISTENT) if text.persistent else units, machine)
+                return KINDS[code](scalars[name])
+
+    for part in filter(None, (text.before, text)):
+        given: list[Any] = [argument(parameter) for parameter in part.parameters]
+        count = math.prod(-(-extents[axis] // tile) for axis, tile in part.grid)
+        count = -(-count // part.units)
+        blocks = min(count, PERSISTENT) if part.persistent else count
+        launch(part, given, blocks, Machine(memory, part.shared_bytes))
     for name, array in everything.items():
         if name.startswith("result."):
             raw = memory[addresses[name] : addresses[name] + array.nbytes]
@@ -980,15 +1030,19 @@ def launch(text, given, blocks, machine):
         machine.copies.clear()
         machine.checks.clear()
         producer = (text.threads - 1) // 128 * 128
-        machine.first_thread, machine.thread = producer, np.full(LANES, producer)
+        scanning = "w.put_word(" in text.source
+        copying = np.arange(producer, producer + LANES) if scanning else np.full(LANES, producer)
+        machine.first_thread, machine.thread = producer, copying
         machine.taken = {}
         producing = machine.copies
         machine.numbers.clear()
-        if "put_answer" in text.source:
+        machine.words.clear()
+        machine.queued, machine.producing, machine.begun = text.queued, True, 0
+        if scanning and not text.queued:
             _begin(kernel, text, given, machine)
             machine.first_thread, machine.thread = producer, np.full(LANES, producer)
         kernel(*given)
-        machine.checking, machine.waits = True, {}
+        machine.checking, machine.producing, machine.waits = True, False, {}
         machine.first_thread = producer + LANES
         machine.thread = np.arange(producer + LANES, producer + 2 * LANES)
         kernel(*given)

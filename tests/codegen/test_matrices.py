@@ -141,16 +141,19 @@ def test_one_score_at_a_time_has_elements():
 
 
 def test_tiles_in_the_middle_are_skipped():
-    assert "break" in written(VARIANTS["sinks"]).source
-    assert "break" not in written(CAUSAL).source
+    assert "w.next_tile(" in written(VARIANTS["sinks"]).source
+    assert "w.next_tile(" not in written(CAUSAL).source
 
 
-def test_documents_are_told_apart_before_roles_part():
-    text = written(VARIANTS["causal documents"])
-    assert not text.persistent
-    before, _, after = text.source.partition("t.barrier()")
-    assert "put_answer" in before
-    assert "put_answer" not in after
+@pytest.mark.parametrize("name", ["documents", "causal documents"])
+def test_documents_are_told_apart_by_the_producer(name):
+    text = written(VARIANTS[name])
+    assert text.queued
+    assert [space.name for space in text.spaces] == ["doc.n.128.least", "doc.n.128.greatest"]
+    assert text.before is not None
+    # Rows and columns, of which one warp asks all tiles.
+    assert text.source.count("w.range_of(") == 2
+    assert text.source.count("w.put_word(") == 2
 
 
 def test_a_prefix_of_each_ends_the_loop():

@@ -10,10 +10,15 @@ from redlang.ir.build import Builder, literal
 from redlang.ir.evaluate import Scope, evaluate
 from redlang.ir.program import Ref
 from redlang.ir.tiles import Tile
-from redlang.schedule.bounds import bound, certain, possible
+from redlang.ir.types import I32, I64, Type
+from redlang.schedule.bounds import Knowledge, bound, certain, possible
 
 B = Builder(("m", "n"))
 EXTENTS = {"m": 40, "n": 40}
+ARRAYS = {
+    "x": np.random.default_rng(0).integers(-20, 60, 40),
+    "y": np.repeat(np.arange(5, dtype=np.int32), 8),
+}
 
 
 def integers():
@@ -21,6 +26,7 @@ def integers():
         st.just(B.index("m")),
         st.just(B.index("n")),
         st.just(B.size("n")),
+        st.sampled_from([B.load("x", I64, [B.index("m")]), B.load("y", I32, [B.index("n")])]),
         st.integers(-20, 60).map(literal),
     )
     return st.recursive(
@@ -40,7 +46,7 @@ def integers():
 
 def predicates():
     comparison = st.tuples(
-        st.sampled_from(["lt", "le", "gt", "ge", "eq"]), integers(), integers()
+        st.sampled_from(["lt", "le", "gt", "ge", "eq", "ne"]), integers(), integers()
     ).map(lambda t: B.apply(*t))
     return st.recursive(
         comparison,
@@ -65,14 +71,28 @@ def scope_of(m, n):
         for axis, (first, stop) in windows.items()
         for end, value in (("first", first), ("last", stop - 1))
     }
-    return Scope("double", B.order, EXTENTS, values=values, windows=windows)
+    for name, (first, stop) in zip(ARRAYS, (m, n), strict=True):
+        held = ARRAYS[name][first:stop]
+        for end, value in (("least", held.min()), ("greatest", held.max())):
+            values[f"{name}.{end}"] = Tile((), np.array(value, np.int64))
+    axes = {"x": ("m",), "y": ("n",)}
+    return Scope(
+        "double", B.order, EXTENTS, ARRAYS, array_axes=axes, values=values, windows=windows
+    )
+
+
+def ends(load):
+    return tuple(Ref(f"{load.array}.{end}", Type(I64)) for end in ("least", "greatest"))
+
+
+STORED = Knowledge(range=ends)
 
 
 @given(predicates(), ranges(), ranges())
 def test_bounds_agree_with_every_element(predicate, m, n):
     scope = scope_of(m, n)
     truth = np.asarray(evaluate(predicate, scope).data)
-    some, every = possible(predicate, B), certain(predicate, B)
+    some, every = possible(predicate, B, STORED), certain(predicate, B, STORED)
     if some is not None and not evaluate(some, scope).data:
         assert not truth.any()
     if every is not None and evaluate(every, scope).data:

@@ -17,19 +17,18 @@ from redlang.codegen.cuda.matrix_checks import checked_operands, pass_on
 from redlang.codegen.cuda.matrix_consumer import Consumer
 from redlang.codegen.cuda.matrix_memory import share
 from redlang.codegen.cuda.matrix_producer import fill_ring, indented
-from redlang.codegen.cuda.matrix_queue import Queue
+from redlang.codegen.cuda.matrix_queue import PLACES, Queue
 from redlang.codegen.cuda.matrix_roles import (
     LoopWork,
     Operand,
     Roles,
 )
 from redlang.codegen.cuda.matrix_stores import staging_bytes
-from redlang.codegen.cuda.matrix_text import MatrixText, unsuited
+from redlang.codegen.cuda.matrix_text import MatrixText, unsuited, with_words
 from redlang.codegen.cuda.matrix_units import UnitRanges
 from redlang.codegen.cuda.text_flow import needed, reads, without
-from redlang.ir import walk
 from redlang.ir.loops import Contract, Fold, Kernel, Loop, Loops, Statement
-from redlang.ir.program import Apply, Expr
+from redlang.ir.program import Expr
 from redlang.schedule.bounds import certain
 from redlang.schedule.fragments import WARP
 from redlang.schedule.matrices import GROUP_THREADS, MatrixPlan
@@ -59,9 +58,6 @@ class Emitter(UnitRanges):
 
     def __init__(self, loops: Loops, kernel: Kernel, plan: MatrixPlan, classes: Classes) -> None:
         self.kernel = _with_conditions(kernel)
-        if _compares_elements(self.kernel):
-            # Summaries are of one unit.
-            plan = replace(plan, persistent=False)
         self.plan = plan
         self.consumer = self.consumer_type(loops, self.kernel, plan, classes)
         self.frame = self.consumer.frame
@@ -84,7 +80,7 @@ class Emitter(UnitRanges):
         names = frame.module.names
         consumer.shared = share(operands, self.plan.stages, staging, self.checked, names)
         queued = self.plan.persistent and self.kernel.segment is None
-        if queued and self._graded() is not None:
+        if queued and (self._graded() is not None or self._is_scanned()):
             counter = frame.parameter(Counters())
             self.queue = Queue(-(-consumer.shared.bytes // 16) * 16, counter)
         with frame.scope([]) as constants, frame.scope([]) as unit:
@@ -94,22 +90,18 @@ class Emitter(UnitRanges):
                 firsts = [frame.block_first(grid.axis) for grid in self.kernel.grid]
                 ends = [end for pair in consumer.ends.values() for end in pair]
                 self.queue = replace(self.queue, values=(*firsts, *ends))
-            consumer.summaries.prepare(self._interval)
             producing, checker = self._producer(operands), self._checker()
             with frame.scope(consumer.unit_axes()) as body:
                 consumer.ranges()
                 self._wait_for_whole(operands)
                 consumer.run(self.kernel.body)
-        summaries = consumer.summaries
-        loops = {loop.axis: consumer.ends[id(loop)] for loop in self.loops}
-        start = consumer.shared.bytes
-        filled = summaries.lines(unit.lines, loops, self.plan.threads // WARP)
-        self._summarised = summaries.places(start), filled
-        consumer.shared = replace(consumer.shared, bytes=start + summaries.bytes)
-        producer = self._each_unit(unit.lines, producing)
+            scan = self._scan()
+        if self.queue is None and scan:
+            scan = ["number = i32(cuda.blockIdx.x)", *unit.lines, *scan]
+        producer = self._each_unit(unit.lines, producing, scan=scan)
         checking = self._each_unit(unit.lines, checker, "lead") if checker else []
         consumed = self._each_unit(unit.lines, body.lines, "leads")
-        return self._assembled(constants.lines, producer, checking, consumed)
+        return self._assembled(constants.lines, scan, producer, checking, consumed)
 
     def _last_reads(self) -> dict[Operand, Loop]:
         """Return the last loop that reads each operand that the whole unit uses."""
@@ -119,6 +111,52 @@ class Emitter(UnitRanges):
                 if operand.loop is None:
                     found[operand] = loop
         return found
+
+    # What is found out ahead --------------------------------------------------------------------
+
+    def _is_scanned(self) -> bool:
+        """Say whether what arrays hold tells tiles apart."""
+        for loop in self.loops:
+            self._some(loop)
+            for use in loop.body:
+                if isinstance(use, Fold | Contract) and use.condition is not None:
+                    certain(use.condition, self.consumer.builder, self.consumer.knowledge)
+        return bool(self.consumer.summaries.uses)
+
+    def _scan(self) -> list[str]:
+        """Return lines with which a warp, or all, find out what roles ask of a unit's tiles."""
+        consumer, frame = self.consumer, self.frame
+        alone = self.queue is not None
+        warp, warps = ("i32(0)", 1) if alone else ("(i32(cuda.threadIdx.x) >> i32(5))", self.warps)
+        lines: list[str] = []
+        for loop in self.loops:
+            columns = consumer.summaries.of_columns(loop.axis, frame.first(loop.axis))
+            ends = consumer.ends[id(loop)]
+            lines += consumer.scan.lines(loop.axis, ends, columns, self._asked, warp, warps)
+        if not lines:
+            return []
+        return [*self._known(), *consumer.summaries.of_rows(self._interval), *lines]
+
+    def _asked(self, test: Expr) -> str:
+        return self.consumer.values.value(self._of_block(test)).text
+
+    def _known(self) -> list[str]:
+        """Return the line that says where the answers for a unit are."""
+        if not self.consumer.scan.asked:
+            return []
+        place = "" if self.queue is None else f" + queue_place * {self.consumer.scan.bytes}"
+        return [f"known = shared + {self._begin_answers()}{place}"]
+
+    def _begin_answers(self) -> int:
+        """Return where answers begin in shared memory."""
+        total = self.consumer.shared.bytes + self.frame.shared_bytes
+        total = total if self.queue is None else self.queue.start + self.queue.bytes
+        return -(-total // 16) * 16
+
+    @property
+    def warps(self) -> int:
+        """Return the warps of a block."""
+        return self.plan.threads // WARP
 
     # Roles ------------------------------------------------------------------------------------
 
@@ -163,7 +201,11 @@ class Emitter(UnitRanges):
         return needed(without(unit, frozenset(self.queue.values)), read)
 
     def _each_unit(
-        self, unit: Sequence[str], lines: Sequence[str], lead: str | None = None
+        self,
+        unit: Sequence[str],
+        lines: Sequence[str],
+        lead: str | None = None,
+        scan: Sequence[str] = (),
     ) -> list[str]:
         """Return lines that run once, or for each unit of a block that has several.
 
@@ -173,16 +215,17 @@ class Emitter(UnitRanges):
             unit: What says which tiles a unit has.
             lines: One unit's.
             lead: What is not 0 in one lane of a warp; None for the producer.
+            scan: What finds out ahead what is asked of tiles.
         """
         block = "i32(cuda.blockIdx.x)"
         if not self.plan.persistent:
-            return [f"number = {block}", *unit, *lines]
+            return [f"number = {block}", *unit, *self._known(), *lines]
         if self.queue is not None:
             if lead is None:
                 units = f"units = i32({self._units()})"
-                return [units, *self.queue.produced(unit, lines)]
+                return [units, *self.queue.produced(unit, scan, lines)]
             own = self._not_handed_on(unit, reads(lines))
-            return self.queue.consumed([*own, *lines], lead)
+            return self.queue.consumed([*self._known(), *own, *lines], lead)
         return [
             f"units = i32({self._units()})",
             "round_start = i32(0)",
@@ -207,7 +250,9 @@ class Emitter(UnitRanges):
             with frame.scope([loop.axis]) as scope:
                 for operand in dict.fromkeys(operands_of([self.works[id(loop)]])):
                     if operand in self.checked:
-                        whole = self._whole(self.checked[operand].contract.condition)
+                        condition = self.checked[operand].contract.condition
+                        assert condition is not None
+                        whole = self._whole(loop.axis, condition)
                         ring = self.consumer.shared.rings[operand]
                         scope.lines += pass_on(frame, ring, self.plan, whole)
             skipped = self.consumer.skipped(loop)
@@ -216,10 +261,9 @@ class Emitter(UnitRanges):
             lines += indented([f"{first} = {first} + {loop.tile}", *skipped])
         return lines
 
-    def _whole(self, condition: Expr | None) -> str | None:
-        """Return the variable that says whether the block's whole tile takes part."""
-        assert condition is not None
-        test = certain(condition, self.consumer.builder, self.consumer.knowledge)
+    def _whole(self, axis: str, condition: Expr) -> str | None:
+        """Return the variable that says whether the block's whole tile of a loop takes part."""
+        test = self.consumer.certain(axis, condition)
         if test is None:
             return None
         return self.consumer.values.value(self._of_block(test)).text
@@ -227,6 +271,7 @@ class Emitter(UnitRanges):
     def _assembled(
         self,
         constants: Sequence[str],
+        scan: Sequence[str],
         producing: Sequence[str],
         checking: Sequence[str],
         consuming: Sequence[str],
@@ -252,19 +297,23 @@ class Emitter(UnitRanges):
         if self.queue is not None:
             readers = plan.groups * WARPS + (plan.checkers if checking else 0)
             begin = [*self.queue.begin(readers), *begin]
-        places, summarised = self._summarised
+        warp = [f"    if i32(cuda.threadIdx.x) == i32({first_helper}):"]
+        if scan and self.queue is not None:
+            warp = [
+                f"    if i32(cuda.threadIdx.x) < i32({first_helper + WARP}):",
+                "        lane = i32(cuda.threadIdx.x) & i32(31)",
+            ]
         lines = [
             "shared = w.shared_base()",
-            *places,
             *constants,
             "if i32(cuda.threadIdx.x) == i32(0):",
             *indented(begin),
-            *summarised,
+            *(scan if self.queue is None else ()),
             "t.barrier()",
             "group = w.warp_uniform(i32(cuda.threadIdx.x) >> i32(7))",
             f"if group == i32({plan.groups}):",
             *indented(release),
-            f"    if i32(cuda.threadIdx.x) == i32({first_helper}):",
+            *warp,
             *indented(indented([*rings, *producing])),
             *(check if checking else []),
             "else:",
@@ -285,7 +334,7 @@ class Emitter(UnitRanges):
         body = [f"def {frame.entry}({names}):", *indented(lines)]
         return MatrixText(
             entry=frame.entry,
-            source=_with_words(frame.module.text(body)),
+            source=with_words(frame.module.text(body)),
             parameters=tuple(frame.parameters),
             threads=plan.threads,
             min_blocks=plan.min_blocks,
@@ -295,27 +344,13 @@ class Emitter(UnitRanges):
             segments="" if self.kernel.segment is None else self.kernel.segment.index,
             persistent=plan.persistent,
             queued=self.queue is not None,
+            before=self.consumer.summaries.storing(),
+            spaces=self.consumer.summaries.spaces(),
         )
 
     def _shared_bytes(self) -> int:
-        total = self.consumer.shared.bytes + self.frame.shared_bytes
-        return total if self.queue is None else self.queue.start + self.queue.bytes
-
-
-def _compares_elements(kernel: Kernel) -> bool:
-    """Say whether a condition of a loop compares elements of arrays for equality."""
-    conditions = [
-        s.condition
-        for loop in kernel.body
-        if isinstance(loop, Loop)
-        for s in loop.body
-        if isinstance(s, Fold | Contract) and s.condition is not None
-    ]
-    return any(
-        isinstance(node, Apply) and node.op == "eq" and walk.arrays(node)
-        for condition in conditions
-        for node in walk.nodes(condition)
-    )
+        places = 1 if self.queue is None else PLACES
+        return self._begin_answers() + places * self.consumer.scan.bytes
 
 
 def operands_of(works: Iterable[LoopWork]) -> Iterator[Operand]:
@@ -333,9 +368,3 @@ def _with_conditions(kernel: Kernel) -> Kernel:
         else:
             body.append(statement)
     return replace(kernel, body=tuple(body))
-
-
-def _with_words(source: str) -> str:
-    """Return a module's text with the words of matrix tiles."""
-    line = "from redlang.targets import tiles as t\n"
-    return source.replace(line, "from redlang.targets import matrices as w\n" + line, 1)

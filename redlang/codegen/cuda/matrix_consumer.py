@@ -200,11 +200,11 @@ class Consumer(MatrixElements):
                 continue
             ring = self.shared.rings[product.right]
             # Of the block's tile, as for checkers: what they took out is put back here.
-            whole = self.block_whole(condition) or "False"
+            whole = self.block_whole(loop.axis, condition) or "False"
             value = frame.lookup(product.contract.name)
             assert value is not None
             noted = frame.module.declare("noted", f"w.noted({self.matrix.checkers})")
-            with frame.scope([]) as scope:
+            with frame.scope([loop.axis]) as scope:
                 signs = self.signs(loop, product)
                 frame.line(spoil(frame, product, self.matrix, value, signs))
             self.block(

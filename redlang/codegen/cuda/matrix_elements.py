@@ -19,7 +19,6 @@ from redlang.ir.loops import Combine, Compute, Contract, Fold, Loop, Statement
 from redlang.ir.program import Apply, Expr, Literal, Load, Ref
 from redlang.ir.types import BOOL, F32, I64, Type
 from redlang.schedule import tidy
-from redlang.schedule.bounds import certain
 
 KEEPS, TURNS = 1, 2
 """Bits of what a factor does to the sign of an infinity."""
@@ -132,7 +131,7 @@ class MatrixElements(MatrixUnit):
         frame = self.frame
         tests = []
         if condition is not None:
-            test = certain(condition, self.builder, self.knowledge)
+            test = self.certain(axis, condition)
             tests.append("False" if test is None else self.values.value(test).text)
         if not frame.is_whole(axis):
             size = frame.parameter(Extent(axis))

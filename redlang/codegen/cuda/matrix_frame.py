@@ -35,12 +35,15 @@ _NAMES = {
         "warp",
     ),
     *("segment", "share", "before", "tall", "wide"),
+    *("known", "scan", "least", "greatest"),
 }
 """What the kernel's text calls things of its own."""
 
 
-SUMMARY = "summary"
-"""What names of answers about whole tiles begin with."""
+RANGE = "#range"
+"""What names of the ends of a tile's numbers begin with; their variables are a scan's."""
+KNOWN = "#known"
+"""What names of answers about whole tiles begin with, which end in the loop's axis."""
 
 
 class MatrixFrame(Frame):
@@ -76,7 +79,9 @@ class MatrixFrame(Frame):
     def ref_depth(self, ref: Ref) -> int:
         """Return the outermost scope in which a name has the value that it has here."""
         kind, _, rest = ref.name.partition(".")
-        if kind == SUMMARY:
+        if kind == RANGE:
+            return self.depth
+        if kind == KNOWN:
             return self.axis_depth(rest.split(".")[-1])
         return super().ref_depth(ref)
 

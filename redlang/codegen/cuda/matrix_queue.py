@@ -53,12 +53,29 @@ class Queue:
             lines.append(f"w.barrier_begin(shared + {full + _WORD}, {readers})")
         return lines
 
-    def produced(self, unit: Sequence[str], lines: Sequence[str]) -> list[str]:
-        """Return the producer's loop over units: what says which unit it is, and what follows."""
+    def produced(self, unit: Sequence[str], scan: Sequence[str], lines: Sequence[str]) -> list[str]:
+        """Return the producer's loop over units.
+
+        Args:
+            unit: What says which unit it is.
+            scan: What its warp finds out about the unit's tiles; else the producer is one thread.
+            lines: What follows.
+        """
         put = [
             f"w.put_number({self._at(_NUMBER + _WORD * (1 + place))}, {value})"
             for place, value in enumerate(self.values)
         ]
+        put = [
+            f"w.put_number({self._at(_NUMBER)}, number)",
+            *put,
+            f"w.barrier_arrive({self._at(0)}, i32(1))",
+        ]
+        end = [
+            f"w.put_number({self._at(_NUMBER)}, -1)",
+            f"w.barrier_arrive({self._at(0)}, i32(1))",
+        ]
+        if scan:
+            put, lines, end = (["if lane == i32(0):", *indented(x)] for x in (put, lines, end))
         return [
             *self.first(),
             "number = i32(cuda.blockIdx.x)",
@@ -69,17 +86,15 @@ class Queue:
                     f"{self.counter}, i32(units - i32(1))))",
                     *unit,
                     self._wait_for_room(),
-                    f"w.put_number({self._at(_NUMBER)}, number)",
+                    *scan,
                     *put,
-                    f"w.barrier_arrive({self._at(0)}, i32(1))",
                     *self.advance(),
                     *lines,
                     "number = following",
                 ]
             ),
             self._wait_for_room(),
-            f"w.put_number({self._at(_NUMBER)}, -1)",
-            f"w.barrier_arrive({self._at(0)}, i32(1))",
+            *end,
         ]
 
     def consumed(self, lines: Sequence[str], lead: str) -> list[str]:

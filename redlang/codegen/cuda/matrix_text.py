@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from redlang.codegen.cuda.kernel_text import Parameter, parameter_code
 from redlang.errors import RedlangError
+from redlang.ir.loops import Workspace
 from redlang.schedule.fragments import SharedTile
 
 
@@ -61,6 +62,8 @@ class MatrixText:
         persistent: Whether a block runs through several units: then no more blocks are launched
             than the device holds at once.
         queued: Whether blocks fetch units from a queue: a counter that is 0 before and after.
+        before: A kernel that must have run before.
+        spaces: Workspaces through which it hands results on.
     """
 
     entry: str
@@ -75,6 +78,8 @@ class MatrixText:
     segments: str = ""
     persistent: bool = False
     queued: bool = False
+    before: MatrixText | None = None
+    spaces: tuple[Workspace, ...] = ()
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -90,3 +95,9 @@ def tile_text(tile: SharedTile) -> str:
     span = "" if tile.span == 128 else f", {tile.span}"
     size = "" if tile.size == 2 else f", size={tile.size}"
     return f"w.SharedTile({tile.rows}, {tile.inner}, {tile.contracted}{span}{size})"
+
+
+def with_words(source: str) -> str:
+    """Return a module's text with the words of matrix tiles."""
+    line = "from redlang.targets import tiles as t\n"
+    return source.replace(line, "from redlang.targets import matrices as w\n" + line, 1)

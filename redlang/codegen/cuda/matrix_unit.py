@@ -8,19 +8,21 @@ from redlang.codegen.cuda.access import Accesses
 from redlang.codegen.cuda.elements import Unit, rounded
 from redlang.codegen.cuda.frame import Value
 from redlang.codegen.cuda.kernel_text import Classes
-from redlang.codegen.cuda.matrix_frame import MatrixFrame
+from redlang.codegen.cuda.matrix_frame import RANGE, MatrixFrame
 from redlang.codegen.cuda.matrix_memory import SharedPlan
 from redlang.codegen.cuda.matrix_roles import Fetch, LoopWork, Multiply, Operand
+from redlang.codegen.cuda.matrix_scans import Scan
 from redlang.codegen.cuda.matrix_stores import staged_results, staging_bytes
 from redlang.codegen.cuda.matrix_summaries import Summaries
 from redlang.codegen.cuda.matrix_text import tile_text, unsuited
 from redlang.codegen.cuda.matrix_values import MatrixValues
 from redlang.codegen.cuda.reducing import Folds
+from redlang.ir import walk
 from redlang.ir.build import Builder
 from redlang.ir.loops import Contract, Kernel, Loop, Loops, Store
-from redlang.ir.program import Expr, Index, Load
+from redlang.ir.program import Expr, Index, Load, Ref
 from redlang.ir.types import F32, Type, compute_type
-from redlang.schedule.bounds import Knowledge
+from redlang.schedule.bounds import Knowledge, certain
 from redlang.schedule.fragments import STEP, SharedLine
 from redlang.schedule.matrices import MatrixPlan
 
@@ -49,13 +51,14 @@ class MatrixUnit(Unit):
         self.works: dict[int, LoopWork] = {}
         self.shared = SharedPlan({}, 0, 0)
         self.ends: dict[int, tuple[str, str]] = {}
-        self.wanted: dict[int, Expr] = {}
+        self.wanted: dict[int, Ref] = {}
         self.checked: Mapping[Operand, Multiply] = {}
         self.last_reads: dict[Operand, Loop] = {}
-        self.block_whole: Callable[[Expr], str | None] = lambda condition: None
+        self.block_whole: Callable[[str, Expr], str | None] = lambda axis, condition: None
         self.staged = staged_results(loops, kernel, plan, classes)
         self.summaries = Summaries(frame, kernel, plan)
         self.knowledge = Knowledge(self.is_one, self.summaries.of)
+        self.scan = Scan(frame)
 
     # The unit ---------------------------------------------------------------------------------
 
@@ -99,20 +102,21 @@ class MatrixUnit(Unit):
 
     def skipped(self, loop: Loop) -> list[str]:
         """Return lines that go past tiles of which no element takes part."""
-        test = self.wanted.get(id(loop))
-        if test is None:
+        answer = self.wanted.get(id(loop))
+        if answer is None:
             return []
-        frame = self.frame
-        first, (_, stop) = frame.first(loop.axis), self.ends[id(loop)]
-        with frame.scope([loop.axis]) as scope:
-            value = self.values.value(test).text
-        return [
-            f"while {first} < {stop}:",
-            *(f"    {line}" for line in scope.lines),
-            f"    if {value}:",
-            "        break",
-            f"    {first} = {first} + {loop.tile}",
-        ]
+        _, stop = self.ends[id(loop)]
+        return [self.scan.following(answer, self.frame.first(loop.axis), stop)]
+
+    def certain(self, axis: str, condition: Expr) -> Expr | None:
+        """Return a test that is true only for tiles of a loop without a hidden element.
+
+        What numbers in arrays say of a tile has been asked of the block's, ahead.
+        """
+        test = certain(condition, self.builder, self.knowledge)
+        if test is None or not any(name.startswith(f"{RANGE}.") for name in walk.refs(test)):
+            return test
+        return self.scan.ask(axis, test)
 
     # Products ---------------------------------------------------------------------------------
 

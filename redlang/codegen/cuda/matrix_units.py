@@ -116,7 +116,7 @@ class UnitRanges:
         if some is not None:
             bounds = tile_bounds(self._of_block(some), loop.axis, b)
             if bounds.rest is not None and self.plan.unit == "wgmma":
-                self.consumer.wanted[id(loop)] = bounds.rest
+                self.consumer.wanted[id(loop)] = self.consumer.scan.ask(loop.axis, bounds.rest)
         low, high = "i64(0)", size
         if bounds.low:
             first = values.value(greatest(bounds.low, b)).text

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from redlang.codegen.cuda.frame import Value
-from redlang.codegen.cuda.matrix_frame import SUMMARY, MatrixFrame
+from redlang.codegen.cuda.matrix_frame import KNOWN, RANGE, MatrixFrame
 from redlang.codegen.cuda.matrix_masks import linear
-from redlang.codegen.cuda.matrix_summaries import CAPACITY
+from redlang.codegen.cuda.matrix_scans import CAPACITY, place_of
 from redlang.codegen.cuda.values import Loader, Operands, Values
 from redlang.ir.build import Builder
 from redlang.ir.program import Apply, Cast, Expr, Index, Literal, Ref, Size
@@ -33,13 +33,26 @@ class MatrixValues(Values):
         self.rows = {axis for axis, _ in frame.matrix.rows}
 
     def _leaf(self, expr: Expr) -> Value | None:
-        if isinstance(expr, Ref) and expr.name.startswith(f"{SUMMARY}."):
-            _, number, kind, axis = expr.name.split(".")
-            frame = self.frame
-            make = frame.module.declare(kind, f'w.answer("{kind}", {CAPACITY})')
-            tile = f"i32({frame.first(axis)} // {frame.spread(axis).extent})"
-            return Value(f"{make}({SUMMARY}_{number}, {tile})", (), "bool")
+        if not isinstance(expr, Ref):
+            return super()._leaf(expr)
+        kind, _, rest = expr.name.partition(".")
+        if kind == RANGE:
+            return Value(f"range_{rest.replace('.', '_')}", (), "i64")
+        if kind == KNOWN:
+            number, axis = rest.split(".")
+            return Value(self._known(int(number), axis), (), "bool")
         return super()._leaf(expr)
+
+    def _known(self, number: int, axis: str) -> str:
+        """Return the variable of an answer about the current tile of a loop."""
+        frame = self.frame
+
+        def text() -> str:
+            make = frame.module.declare("is_set", f"w.is_set({CAPACITY})")
+            tile = f"i32({frame.first(axis)} // {frame.spread(axis).extent})"
+            return f"{make}({place_of(number)}, {tile})"
+
+        return frame.variable(f"known_{number}", axis, frame.axis_depth(axis), text)
 
     def _formed(
         self,

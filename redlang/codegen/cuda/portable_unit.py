@@ -159,7 +159,7 @@ class PortableUnit(Consumer):
                 continue
             condition = self.checked[operand].contract.condition
             assert condition is not None
-            whole = self.block_whole(condition) or "False"
+            whole = self.block_whole(str(operand.loop), condition) or "False"
             dtype = frame.memories[operand.map.array].dtype
             text = f'w.cleaned("{dtype}", {operand.tile.bytes}, {self.matrix.threads})'
             make = frame.module.declare("cleaned", text)

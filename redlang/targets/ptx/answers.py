@@ -1,90 +1,143 @@
-"""Ranges of whole numbers in global memory, and answers about tiles in shared memory."""
+"""Ends of whole numbers in global memory, and what is known of tiles: a bit each, in shared memory.
+
+Words of shared memory are read by the first of the lanes that ask, for all of them: a warp asks
+together, a thread alone.
+"""
 
 from __future__ import annotations
 
 from llvmlite import ir
 
-from redlang.targets.kinds import I32, I64, INT32, tuple_of
+from redlang.targets.kinds import I32, I64, INT64, tuple_of
 from redlang.targets.ptx.inline import Values, Word, asm, define, instruction, pack
 
 LANES = 32
-_SOME, _ALL = 1, 2
+_BITS = {"i": "s", "u": "u"}
+_MEMORY = "~{memory}"
+_LEADER = (
+    ".reg .pred own; .reg .b32 lanes, first, w, at; activemask.b32 lanes; brev.b32 first, lanes; "
+    "bfind.shiftamt.u32 first, first; mov.b32 w, %laneid; setp.eq.u32 own, w, first;"
+)
+_READ = "mov.b32 w, 0; @{0} ld.shared.b32 w, [at]; shfl.sync.idx.b32 w, w, first, 31, lanes;"
 
 
 def extremes(dtype: str, pieces: int) -> Word:
     """Return `extremes(address, step, count)`: the least and greatest of up to 32 · pieces numbers.
 
-    A warp's lanes share the work and the result. 64-bit numbers are brought into the range of 32
-    bits, which keeps their order.
+    A warp's lanes share the work and the result.
 
     Args:
-        dtype: `i32` or `i64`.
+        dtype: An integer of up to 64 bits, with a sign if it has so many.
         pieces: Numbers a lane.
     """
-    wide = "ld.global.nc.b64 w, [$1]; cvt.sat.s32.s64 $0, w;"
-    load = "ld.global.nc.b32 $0, [$1];" if dtype == "i32" else f"{{ .reg .b64 w; {wide} }}"
+    load = f"ld.global.nc.{_BITS[dtype[0]]}{dtype[1:]} $0, [$1];"
+    move = (
+        "{{ .reg .b32 a, b; mov.b64 {{a, b}}, $1; shfl.sync.bfly.b32 a, a, {0}, 31, -1; "
+        "shfl.sync.bfly.b32 b, b, {0}, 31, -1; mov.b64 $0, {{a, b}}; }}"
+    )
+
+    def chosen(builder: ir.IRBuilder, sign: str, a: ir.Value, b: ir.Value) -> ir.Value:
+        return builder.select(builder.icmp_signed(sign, a, b), a, b)
 
     def generate(builder: ir.IRBuilder, values: Values) -> Values:
         address, step, count = values
         lane = asm(builder, I32, "mov.u32 $0, %laneid;", "=r", [])
         last = builder.sub(count, ir.Constant(I32, 1))
-        least = greatest = None
+        found = []
         for piece in range(pieces):
             place = builder.add(lane, ir.Constant(I32, piece * LANES))
             inside = builder.icmp_signed("<", place, last)
             place = builder.sext(builder.select(inside, place, last), I64)
             at = builder.add(address, builder.mul(place, step))
-            found = asm(builder, I32, load, "=r,l", [at], effect=True)
-            if least is None or greatest is None:
-                least = greatest = found
-                continue
-            below, above = (
-                builder.icmp_signed(sign, found, x) for sign, x in (("<", least), (">", greatest))
-            )
-            least = builder.select(below, found, least)
-            greatest = builder.select(above, found, greatest)
-        ends = [
-            asm(builder, I32, f"redux.sync.{op}.s32 $0, $1, -1;", "=r,r", [x], effect=True)
-            for op, x in (("min", least), ("max", greatest))
-        ]
+            found.append(asm(builder, I64, load, "=l,l", [at]))
+        ends = []
+        for sign in "<>":
+            end = found[0]
+            for other in found[1:]:
+                end = chosen(builder, sign, end, other)
+            for bit in range(LANES.bit_length() - 1):
+                text = move.format(1 << bit)
+                other = asm(builder, I64, text, "=l,l", [end], effect=True)
+                end = chosen(builder, sign, end, other)
+            ends.append(end)
         return pack(builder, ends)
 
-    return define("extremes", tuple_of([INT32] * (2)), ("i64", "i64", "i32"), generate)
+    return define("extremes", tuple_of([INT64] * 2), ("i64", "i64", "i32"), generate)
 
 
-put_answer = instruction(
-    "put_answer",
+put_end = instruction(
+    "put_end",
     "void",
-    ("u32", "i32", "i32", "i32", "i32"),
-    "{ .reg .pred p, q; .reg .b32 some, all, w; "
-    "setp.le.s32 p, $1, $4; setp.le.and.s32 q, $3, $2, p; selp.b32 some, 1, 0, q; "
-    "setp.eq.s32 p, $1, $2; setp.eq.and.s32 p, $3, $4, p; setp.eq.and.s32 p, $1, $3, p; "
-    "setp.ne.and.s32 p, $1, 0x7fffffff, p; setp.ne.and.s32 p, $1, 0x80000000, p; "
-    "selp.b32 all, 2, 0, p; or.b32 some, some, all; "
-    "mov.b32 w, %laneid; setp.eq.u32 p, w, 0; @p st.shared.b8 [$0], some; }",
-    "r,r,r,r,r,~{memory}",
+    ("i64", "i64", "i32"),
+    "{ .reg .pred p; setp.ne.b32 p, $2, 0; @p st.global.b64 [$0], $1; }",
+    f"l,l,r,{_MEMORY}",
     effect=True,
 )
-"""`put_answer(place, least, greatest, least, greatest)`: whether two ranges meet, and are one."""
+"""`put_end(address, number, whether)`: store a number if `whether` is not 0."""
 
 
-def answer(kind: str, capacity: int) -> Word:
-    """Return `answer(place, tile)`: what is remembered of a tile, as a truth value.
+def _range_of(builder: ir.IRBuilder, values: Values) -> Values:
+    ends = []
+    for sign, start in zip("<>", values[:2], strict=True):
+        a, b = (
+            asm(
+                builder,
+                I64,
+                "ld.global.nc.b64 $0, [$1];",
+                "=l,l",
+                [builder.add(start, builder.mul(place, ir.Constant(I64, 8)))],
+            )
+            for place in values[2:]
+        )
+        ends.append(builder.select(builder.icmp_signed(sign, a, b), a, b))
+    return pack(builder, ends)
+
+
+range_of = define("range_of", tuple_of([INT64] * 2), ("i64", "i64", "i64", "i64"), _range_of)
+"""`range_of(least, greatest, first, last)`: the ends of two tiles' numbers, at these addresses."""
+
+put_word = instruction(
+    "put_word",
+    "void",
+    ("u32", "i32"),
+    "{ .reg .pred p; .reg .b32 w, v; setp.ne.b32 p, $1, 0; vote.sync.ballot.b32 w, p, -1; "
+    "mov.b32 v, %laneid; setp.eq.u32 p, v, 0; @p st.shared.b32 [$0], w; }",
+    f"r,r,{_MEMORY}",
+    effect=True,
+)
+"""`put_word(place, whether)`: leave a bit of each lane; the first lane writes them."""
+
+
+def next_tile(capacity: int) -> Word:
+    """Return `next_tile(place, tile, stop)`: the first tile from `tile` on whose bit is set.
 
     Args:
-        kind: `some` or `all`.
-        capacity: Tiles that there are answers for; beyond, something takes part and something not.
+        capacity: Tiles that there are bits for; those beyond count as set.
     """
-    bit = _SOME if kind == "some" else _ALL
-    beyond = int(kind == "some")
     text = (
-        "{ .reg .pred p; .reg .b32 w; .reg .b32 at; "
-        f"setp.lt.u32 p, $2, {capacity}; mov.b32 w, {beyond * bit}; add.u32 at, $1, $2; "
-        f"@p ld.shared.u8 w, [at]; and.b32 $0, w, {bit}; }}"
+        f"{{ .reg .pred p; {_LEADER} mov.b32 $0, $2; "
+        f"again${{:uid}}: setp.lt.s32 p, $0, $3; setp.lt.and.s32 p, $0, {capacity}, p; "
+        "@!p bra done${:uid}; shr.u32 at, $0, 5; shl.b32 at, at, 2; add.u32 at, at, $1; "
+        f"{_READ.format('own')} and.b32 at, $0, 31; shr.u32 w, w, at; setp.ne.b32 p, w, 0; "
+        "@p brev.b32 w, w; @p bfind.shiftamt.u32 w, w; @p add.u32 $0, $0, w; "
+        "@p bra done${:uid}; or.b32 $0, $0, 31; add.u32 $0, $0, 1; bra again${:uid}; "
+        "done${:uid}: }"
+    )
+    return instruction(
+        "next_tile", "i32", ("u32", "i32", "i32"), text, f"=&r,r,r,r,{_MEMORY}", effect=True
+    )
+
+
+def is_set(capacity: int) -> Word:
+    """Return `is_set(place, tile)`: whether a tile's bit is; those beyond `capacity` are not."""
+    text = (
+        f"{{ .reg .pred p; {_LEADER} setp.lt.and.s32 p, $2, {capacity}, own; "
+        "shr.u32 at, $2, 5; shl.b32 at, at, 2; add.u32 at, at, $1; "
+        f"{_READ.format('p')} and.b32 at, $2, 31; shr.u32 w, w, at; and.b32 $0, w, 1; }}"
     )
 
     def generate(builder: ir.IRBuilder, values: Values) -> Values:
-        found = asm(builder, I32, text, "=r,r,r,~{memory}", values, effect=True)
+        found = asm(builder, I32, text, f"=&r,r,r,{_MEMORY}", values, effect=True)
         return builder.icmp_unsigned("!=", found, ir.Constant(I32, 0))
 
-    return define("answer", "bool", ("u32", "i32"), generate)
+    return define("is_set", "bool", ("u32", "i32"), generate)
