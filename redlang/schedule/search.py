@@ -18,8 +18,10 @@ from redlang.schedule.model import Estimate, estimate, segments
 from redlang.schedule.nests import Nest
 from redlang.schedule.parts import Candidate, Part
 
+LEAST_CLASS = 4
+"""Rows up to this length share one class."""
 SHORT_CLASS = 64
-"""Rows up to this length share one class, whatever their alignment."""
+"""In classes up to this length alignment does not count."""
 LONG_CLASS = 512
 KEPT = 24
 """Ranked candidates that are kept for each nest."""
@@ -87,10 +89,8 @@ def _inside(program: Program, nest: Nest) -> list[str]:
 
 def _row(extent: int) -> int:
     """Round a row's length up: to powers of two for short rows, four an octave from 4096 on."""
-    if extent <= SHORT_CLASS:
-        return SHORT_CLASS
     if extent <= 2 * LONG_CLASS:
-        return power_above(extent)
+        return max(LEAST_CLASS, power_above(extent))
     octave = 1 << (extent - 1).bit_length() - 1
     step = octave // (2 if octave < 4096 else 4)
     return -(-extent // step) * step
