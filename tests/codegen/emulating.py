@@ -763,6 +763,10 @@ class Tiles(Keys):
 
         return call
 
+    def ballot(self, condition):
+        bits = np.packbits(lanes_of(condition).astype(bool), bitorder="little")
+        return bits.view(np.uint32)[0]
+
     def lanes(self, function, count, masks, ordered=False):
         def call(*tiles):
             columns = [tile if count > 1 else (tile,) for tile in tiles]

@@ -15,7 +15,7 @@ from redlang.schedule.bounds import Knowledge, bound, certain, possible
 
 B = Builder(("m", "n"))
 EXTENTS = {"m": 40, "n": 40}
-ARRAYS = {
+ARRAYS: dict[str, np.ndarray] = {
     "x": np.random.default_rng(0).integers(-20, 60, 40),
     "y": np.repeat(np.arange(5, dtype=np.int32), 8),
 }

@@ -9,9 +9,11 @@ from redlang.codegen.arguments import Extent
 from redlang.codegen.cuda.frame import Value, conjunction
 from redlang.codegen.cuda.matrix_fills import POSITIVE, Fill, Filling, Use, kind_of
 from redlang.codegen.cuda.matrix_masks import Bounds, greatest, index_bounds, least
+from redlang.codegen.cuda.matrix_presence import maximum_of, shown_by
 from redlang.codegen.cuda.matrix_roles import LoopWork, Multiply
+from redlang.codegen.cuda.matrix_shares import is_moved
 from redlang.codegen.cuda.matrix_unit import MatrixUnit
-from redlang.codegen.cuda.matrix_weights import Power
+from redlang.codegen.cuda.matrix_weights import Power, is_exponential
 from redlang.codegen.cuda.values import Operands, constant
 from redlang.ir import walk
 from redlang.ir.build import literal
@@ -196,7 +198,7 @@ class MatrixElements(MatrixUnit):
         frame = self.frame
         axes = frame.tile_axes(product.rows.type.axes)
         found: Value | str = f"i32({KEEPS})"
-        if not _is_exponential(product.rows, loop.elements):
+        if not is_exponential(product.rows, loop.elements):
             operands = Operands()
             given = operands.name(self._over(product.rows, Type(F32, product.rows.type.axes)))
             both = f"i32({KEEPS | TURNS})"
@@ -340,7 +342,7 @@ class MatrixElements(MatrixUnit):
         others = [s for s in loop.statement.body if s is not combine]
         makers = [s for s in others if moved in tidy.writes(s)]
         if moved != state:
-            if len(makers) != 1 or not _is_moved(makers[0], state):
+            if len(makers) != 1 or not is_moved(makers[0], state):
                 return None
             others.remove(makers[0])
         if any({state, moved} & tidy.reads(s) for s in others):
@@ -408,36 +410,23 @@ class MatrixElements(MatrixUnit):
             text = f"{operands.name(all_of)} != i32(0)"
             (some,) = self.values.mapped("seen", ["bool"], [], [text], operands, kept, frame.depth)
             frame.line(f"{name} = {some.text}")
-        self.block(f"if not {whole}:" if whole else "if False:", scope.lines)
+        filled = [f for f in loop.elements if isinstance(f, Fold) and self._is_filled(loop, f)]
+        top = maximum_of(self, filled, condition, found.axes)
+        lines = scope.lines
+        if top is not None:
+            with frame.scope([loop.axis]) as scope:
+                shown, all_shown = shown_by(self, top)
+                frame.line(f"{name} = {shown.text}")
+                self.block(f"if not ({all_shown}):", lines)
+            lines = scope.lines
+        self.block(f"if not {whole}:" if whole else "if False:", lines)
         self._results(statement, [Value(name, found.axes, "bool")])
+
+    def _is_filled(self, loop: LoopText, fold: Fold) -> bool:
+        """Say whether a fold's absent elements have been overwritten."""
+        return any(u is fold and n not in loop.filling.tested for n, u in enumerate(loop.uses))
 
 
 def is_plain(use: Use) -> bool:
     """Say whether a fold counts elements whatever their value."""
     return isinstance(use, Fold) and all(isinstance(value, Literal) for value in use.values)
-
-
-def _is_exponential(expr: Expr, elements: Sequence[Statement | Power]) -> bool:
-    """Say whether a value is an exponential, by its name or as it is written."""
-    if isinstance(expr, Ref):
-        maker = next(
-            (e for e in elements if isinstance(e, Compute | Power) and e.name == expr.name), None
-        )
-        if isinstance(maker, Compute):
-            return _is_exponential(maker.value, elements)
-        return maker is not None
-    return isinstance(expr, Apply) and expr.op in ("exp", "exp2")
-
-
-def _is_moved(statement: Statement, state: str) -> bool:
-    """Say whether a statement is `state` times factors that do not read it."""
-    if not isinstance(statement, Compute):
-        return False
-    reading = [f for f in _factors(statement.value) if state in walk.refs(f)]
-    return len(reading) == 1 and isinstance(reading[0], Ref)
-
-
-def _factors(expr: Expr) -> list[Expr]:
-    if isinstance(expr, Apply) and expr.op == "mul":
-        return [factor for argument in expr.arguments for factor in _factors(argument)]
-    return [expr]

@@ -150,3 +150,15 @@ def _expressions(statement: Statement) -> list[Expr]:
 
     tidy.map_expressions(statement, note)
     return found
+
+
+def is_exponential(expr: Expr, elements: Sequence[Statement | Power]) -> bool:
+    """Say whether a value is an exponential, by its name or as it is written."""
+    if isinstance(expr, Ref):
+        maker = next(
+            (e for e in elements if isinstance(e, Compute | Power) and e.name == expr.name), None
+        )
+        if isinstance(maker, Compute):
+            return is_exponential(maker.value, elements)
+        return maker is not None
+    return isinstance(expr, Apply) and expr.op in ("exp", "exp2")
