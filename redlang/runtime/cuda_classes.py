@@ -12,10 +12,7 @@ from redlang.runtime.matrix_calls import matrix_classes
 from redlang.schedule.device import Device
 from redlang.schedule.facts import Layout
 from redlang.schedule.parts import Part
-from redlang.schedule.search import (
-    SHORT_CLASS,
-    ShapeClass,
-)
+from redlang.schedule.search import ShapeClass
 
 SHORT_INDEX = 1 << 16
 LONG_INDEX = 1 << 31
@@ -94,7 +91,7 @@ class Known:
         classed = dict(self.shape.extents)
         for spread in part.threads.spreads:
             axis = spread.axis
-            if axis in multiples or axis not in classed or classed[axis] <= SHORT_CLASS:
+            if axis in multiples or axis not in classed:
                 continue
             extent = self.extents[axis]
             for divisor in (spread.extent, spread.width):

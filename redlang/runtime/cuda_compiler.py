@@ -100,10 +100,12 @@ class CudaCompiler:
         sizes = _sizes(form.program)
         unit = {n: _unit(strides, extents) for n, strides in arrays.strides.items()}
         alignment = {
-            name: _alignment(sizes[name], strides, arrays.addresses[name], unit[name], extents)
+            name: _alignment(
+                sizes[name], strides, arrays.addresses[name], unit[name], extents, shape
+            )
             for name, strides in arrays.strides.items()
         }
-        return layout_class(Layout(unit, alignment), shape, sizes)
+        return layout_class(Layout(unit, alignment), sizes)
 
     def choice(self, form: Form, extents: Mapping[str, int], arrays: Arrays) -> Choice:
         """Return the ranked plans of a call's class, from memory, from disk, or found."""
@@ -392,12 +394,12 @@ def _alignment(
     address: int,
     unit: str | None,
     extents: Mapping[str, int],
+    shape: ShapeClass,
 ) -> int:
     steps = [s * size for a, s in strides.items() if a != unit and extents[a] > 1]
-    # A run over short inner axes goes on where the next axis begins: its stride is no step.
-    if unit is not None:
-        run = extents[unit] * size
-        steps = [s for s in steps if s != run or extents[unit] > WIDEST]
+    # A run over inner axes that a thread holds whole goes on where the next axis begins.
+    if unit in shape.exact and extents[unit] <= WIDEST:
+        steps = [s for s in steps if s != extents[unit] * size]
     return gcd(WIDEST, address, *steps)
 
 

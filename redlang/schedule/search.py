@@ -20,8 +20,6 @@ from redlang.schedule.parts import Candidate, Part
 
 LEAST_CLASS = 4
 """Rows up to this length share one class."""
-SHORT_CLASS = 64
-"""In classes up to this length alignment does not count."""
 LONG_CLASS = 512
 KEPT = 24
 """Ranked candidates that are kept for each nest."""
@@ -104,20 +102,16 @@ def _count(extent: int) -> int:
     return -(-extent // step) * step
 
 
-def layout_class(layout: Layout, shape: ShapeClass, sizes: Mapping[str, int]) -> Layout:
+def layout_class(layout: Layout, sizes: Mapping[str, int]) -> Layout:
     """Return a layout as far as plans depend on it.
 
     Args:
         layout: Of a call.
-        shape: Its class; short rows count as unaligned.
         sizes: Bytes of an element of each array.
     """
-    extents = dict(shape.extents)
 
     def coarse(name: str, alignment: int) -> int:
-        axis = layout.unit.get(name)
-        short = axis is not None and axis not in shape.exact and extents[axis] <= SHORT_CLASS
-        return 16 if alignment >= 16 and not short else sizes[name]
+        return sizes[name] if layout.unit.get(name) is None else max(alignment, sizes[name])
 
     return replace(layout, alignment={n: coarse(n, a) for n, a in layout.alignment.items()})
 

@@ -1,6 +1,7 @@
 """Calls of kernels through the CUDA path, from arguments to results, on a simulated GPU."""
 
 import inspect
+import re
 
 import numpy as np
 import pytest
@@ -59,3 +60,24 @@ def f(x: "b m d") -> ("b m", "b m"):
     for found, expected in zip(kernel(x), kernel.reference(x), strict=True):
         close(found, expected)
     assert len(gpu.launches) == 1
+
+
+@pytest.mark.parametrize(
+    ("columns", "step", "loaded", "stored"),
+    [(100, 1, 4, 4), (200, 1, 8, 8), (202, 1, 2, 2), (7, 1, 1, 1), (100, 2, 1, 4)],
+)
+def test_pieces_are_as_wide_as_rows_are_aligned(columns, step, loaded, stored, gpu, rng):
+    text = """
+def f(x: "m n") -> ("i8[m n]", "f32[m]"):
+    scale = max[n](abs(x)) / 127
+    return i8(round(x / scale)), scale
+"""
+    x = rng.standard_normal((40, columns * step)).astype(np.float16)[:, ::step]
+    kernel = redlang.compile(text.strip())
+    found, scale = kernel(x)
+    expected = np.abs(x.astype(np.float64)).max(1) / 127
+    np.testing.assert_allclose(scale, expected, rtol=1e-6)
+    np.testing.assert_allclose(found, x / expected[:, None], atol=0.51)
+    (code,) = gpu.compiled.values()
+    widths = re.findall(r't.Access\("(f16|i8)", (\d+)', code.text.source)
+    assert widths == [("f16", str(loaded)), ("i8", str(stored))]
