@@ -53,19 +53,14 @@ def _converted(builder: ir.IRBuilder, x: ir.Value, source: Kind, target: str) ->
 def _truncated(builder: ir.IRBuilder, x: ir.Value, bits: int, *, signed: bool) -> ir.Value:
     """Emit a float as an integer of `bits` bits, held in 32 or 64."""
     wide = I64 if bits == 64 else I32
-    code = f"{'s' if signed else 'u'}{wide.width}"
     source = "f32" if x.type == F32 else "f64"
     letters = f"={REGISTER_LETTERS[wide]},{REGISTER_LETTERS[x.type]}"
-    # PTX saturates to the register's range; what NaN becomes differs between widths.
-    whole = asm(builder, wide, f"cvt.rzi.{code}.{source} $0, $1;", letters, [x])
-    whole = builder.select(builder.fcmp_ordered("ord", x, x), whole, ir.Constant(wide, 0))
-    if bits < 32:
-        low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
-        compare = builder.icmp_signed if signed else builder.icmp_unsigned
-        for bound, sign in ((high, ">"), (low, "<")):
-            limit = ir.Constant(wide, bound)
-            whole = builder.select(compare(sign, whole, limit), limit, whole)
-    return whole
+    # PTX saturates to the type's range, and makes 0 of NaN where neither side has 64 bits.
+    text = f"cvt.rzi.{'s' if signed else 'u'}{bits}.{source} $0, $1;"
+    whole = asm(builder, wide, text, letters, [x])
+    if source == "f32" and bits < 64:
+        return whole
+    return builder.select(builder.fcmp_ordered("ord", x, x), whole, ir.Constant(wide, 0))
 
 
 def _cast(builder: ir.IRBuilder, x: ir.Value, source: Kind, target: str) -> ir.Value:
