@@ -268,7 +268,8 @@ class Accesses:
                 return _Fused(tuple(inner), "", factor)
             spread = frame.spread(axis)
             if axis in places and places[axis] != factor:
-                return _Fused(tuple(inner), "", factor)
+                # Neighbours in memory may lie apart in the tile: those of one axis do so evenly.
+                return _Fused(tuple(inner), "" if inner else axis, factor)
             extent = frame.classes.limits.get(axis)
             exact = frame.classes.multiple(axis) == extent == spread.count
             if not (spread.threads == 1 and exact and axes.count(axis) == 1):
@@ -303,11 +304,14 @@ class Accesses:
             if width * size < 4 and multiple % width:
                 width = 1
         plan.width = width
+        if axis and not fused.axes:
+            plan.place = places[axis]
         assert plan.along is not None
         plan.axis = axis
         if run > width:
             reach = f', "{axis}", {width}' if axis else ""
-            plan.along.append(f"t.Along({run // width}, {width}, {width * size}{reach})")
+            between = width * plan.place
+            plan.along.append(f"t.Along({run // width}, {between}, {width * size}{reach})")
 
     def _strided(
         self, axis: str, place: int, step: str, size: int, factor: int, plan: _Plan
