@@ -118,7 +118,8 @@ class Accesses:
         return self._f8(self.frame.memories[load.array].dtype)
 
     def _hint(self, memory: Memory, axes: Sequence[str]) -> str:
-        if memory.kind == "workspace":
+        if not set(memory.axes) <= {axis.name for axis in self.frame.loops.program.axes}:
+            # States of segments come from blocks of the same launch, perhaps.
             return "coherent"
         # What every unit reads again is worth its space in L1.
         grid = {grid.axis for grid in self.frame.kernel.grid}
