@@ -147,7 +147,11 @@ class Machine:
     # Units ------------------------------------------------------------------------------------
 
     def fetched(self, counter, last):
-        """Number the units of a launch; the counter wraps to 0."""
+        """Number the units of a launch for one thread; the counter wraps to 0."""
+        assert np.unique(self.thread).size == 1, "each lane of a warp fetches a unit"
+        return self.fetched_for_all(counter, last)
+
+    def fetched_for_all(self, counter, last):
         del counter
         number = self.fetches
         self.begun += 1
@@ -679,6 +683,7 @@ class Tiles(Keys):
         self.fetch, self.fetch_line = machine.fetch, machine.fetch_line
         self.barrier_wait, self.barrier_expect = machine.wait, machine.expect
         self.fetched, self.put_number = machine.fetched, machine.put_number
+        self.fetched_for_all = machine.fetched_for_all
         self.got_number = machine.got_number
         self.extremes, self.put_end = machine.extremes, machine.put_end
         self.range_of, self.put_word = machine.range_of, machine.put_word

@@ -74,6 +74,7 @@ class Queue:
             f"w.put_number({self._at(_NUMBER)}, -1)",
             f"w.barrier_arrive({self._at(0)}, i32(1))",
         ]
+        fetched = "fetched_for_all" if scan else "fetched"
         if scan:
             put, lines, end = (["if lane == i32(0):", *indented(x)] for x in (put, lines, end))
         return [
@@ -82,7 +83,7 @@ class Queue:
             "while number < units:",
             *indented(
                 [
-                    "following = i32(i32(cuda.gridDim.x) + w.fetched("
+                    f"following = i32(i32(cuda.gridDim.x) + w.{fetched}("
                     f"{self.counter}, i32(units - i32(1))))",
                     *unit,
                     self._wait_for_room(),
