@@ -274,11 +274,7 @@ def _product(a: Expr | None, b: Expr | None, build: Builder) -> Expr | None:
 
 def factors_of(expr: Expr | None) -> tuple[Expr, ...]:
     """Return the factors of a product, in order; none for None."""
-    if expr is None:
-        return ()
-    if isinstance(expr, Apply) and expr.op == "mul":
-        return tuple(part for argument in expr.arguments for part in factors_of(argument))
-    return (expr,)
+    return () if expr is None else walk.factors(expr)
 
 
 def without(factors: Sequence[Expr], taken: Sequence[Expr]) -> list[Expr] | None:

@@ -1,22 +1,29 @@
-"""Reductions over several axes of what spreads over them: by one axis, then by the others.
+"""Reductions over several axes that are better done by one axis first, then by the others.
 
     mean[m, n](exp(-sum[d]((x - y) ** 2)))   -->   sum[m](sum[n](exp(...))) / ...
+    sum[i, j](x * a * y)                     -->   sum[j](y * sum[i](x * a))
 
 What there is for every pair of rows is worth being computed where it is read, by units that share
-the rows among them. Over all axes at once no axis would be left that units could share.
+the rows among them. Over all axes at once no axis would be left that units could share. A sum of
+products whose factors have different axes is a chain of sums of two factors each, or of fewer
+terms, as a matrix unit wants them. A factor that is not finite stays outside of the inner sum, as
+`docs/decisions/2026-11-infinite-factors.md` has it for all factors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from redlang.ir import walk
 from redlang.ir.build import Builder
 from redlang.ir.program import Definition, Expr, Program, Reduce, Ref
 from redlang.ir.spread import spreads
+from redlang.ir.types import F32, F64
 
 OPS = ("sum", "max", "min")
+PAIR = 2
 
 
 def axis_by_axis(program: Program) -> Program:
@@ -24,8 +31,10 @@ def axis_by_axis(program: Program) -> Program:
     if all(not isinstance(d.value, Reduce) or len(d.value.axes) < 2 for d in program.definitions):
         return program
     stages = _Stages(program)
-    definitions = [part for d in program.definitions for part in stages.parts(d)]
-    return replace(program, definitions=tuple(definitions))
+    definitions = tuple(part for d in program.definitions for part in stages.parts(d))
+    if len(definitions) == len(program.definitions):
+        return program
+    return axis_by_axis(replace(program, definitions=definitions))
 
 
 class _Stages:
@@ -41,34 +50,76 @@ class _Stages:
     def parts(self, definition: Definition) -> tuple[Definition, ...]:
         """Return a definition, or two in its place."""
         value = definition.value
-        if not isinstance(value, Reduce) or value.op not in OPS or not self._is_apart(definition):
+        if not isinstance(value, Reduce) or len(value.axes) < PAIR or value.op not in OPS:
             return (definition,)
-        (type_,), (name,) = value.types, definition.names
-        *rest, first = value.axes
-        made = replace(type_, axes=self.build.union([(*type_.axes, *rest)]))
-        part = Ref(f"{name}.part", made)
-        inner = replace(value, axes=(first,), types=(made,))
-        outer = replace(value, axes=tuple(rest), operands=(part,), condition=None)
+        if not self._is_apart(definition):
+            return (definition,)
+        if self._is_of_pairs(definition):
+            return self._in_turn(definition, value.axes[-1], value.operand, ())
+        for axis in reversed(value.axes):
+            taken, left = self._chain(value, axis)
+            if taken is not None:
+                return self._in_turn(definition, axis, taken, left)
+        return (definition,)
+
+    def _in_turn(
+        self, definition: Definition, axis: str, operand: Expr, left: Sequence[Expr]
+    ) -> tuple[Definition, ...]:
+        """Return a reduction by one axis, and one by the others of that times what is left."""
+        value, (name,) = definition.value, definition.names
+        assert isinstance(value, Reduce)
+        inner = self.build.reduce(
+            value.op, (axis,), operand, condition=value.condition, span=value.span
+        )
+        part: Expr = Ref(f"{name}.{axis}", inner.types[0])
+        outer = functools.reduce(self.build.mul, left, part)
+        rest = tuple(a for a in value.axes if a != axis)
         return (
-            replace(definition, names=(part.name,), value=inner),
-            replace(definition, value=outer),
+            replace(definition, names=(f"{name}.{axis}",), value=inner),
+            replace(definition, value=self.build.reduce(value.op, rest, outer, span=value.span)),
         )
 
+    def _chain(self, value: Reduce, axis: str) -> tuple[Expr | None, tuple[Expr, ...]]:
+        """Return the product that a sum by one axis first is over, and the factors outside of it.
+
+        No product: such a sum has as many terms, and no more of them are products of two.
+        """
+        factors = walk.factors(value.operand)
+        taken = [f for f in factors if axis in f.type.axes]
+        left = tuple(f for f in factors if axis not in f.type.axes)
+        axes = [frozenset(f.type.axes) for f in taken]
+        whole = frozenset[str]().union(*(f.type.axes for f in factors))
+        fewer = frozenset[str]().union(*axes) < whole
+        paired = len(axes) == PAIR and bool(axes[0] - axes[1]) and bool(axes[1] - axes[0])
+        dtypes = {f.type.dtype for f in factors}
+        floats = len(dtypes) == 1 and dtypes <= {F32, F64}
+        swept = any(set(f.type.axes).intersection(value.axes) for f in left)
+        if value.op != "sum" or value.condition is not None or not (floats and swept):
+            return None, ()
+        if not (fewer or paired):
+            return None, ()
+        return functools.reduce(self.build.mul, taken), left
+
     def _is_apart(self, definition: Definition) -> bool:
-        """Say whether a reduction is over what spreads, and shares its sweep with none.
+        """Say whether a reduction shares its sweep with none.
 
         A softmax over all axes is one sweep, in which one reduction reads another.
         """
         (name, *_), value = definition.names, definition.value
         assert isinstance(value, Reduce)
         over = set(value.axes)
-        spread = (
+        others = self._all(name) | {other for other in self.reads if name in self._all(other)}
+        return not any(over & self._over(other) for other in others)
+
+    def _is_of_pairs(self, definition: Definition) -> bool:
+        """Say whether a reduction is over what spreads over several of its axes."""
+        (name,), value = definition.names, definition.value
+        assert isinstance(value, Reduce)
+        return any(
             spreads(self.definitions, read)
             for read in self.reads[name]
-            if len(over & self._axes(read)) > 1
+            if len(self._axes(read).intersection(value.axes)) > 1
         )
-        others = self._all(name) | {other for other in self.reads if name in self._all(other)}
-        return any(spread) and not any(over & self._over(other) for other in others)
 
     def _direct(self, exprs: Iterable[Expr]) -> frozenset[str]:
         """Return the reductions that expressions read, through other definitions."""

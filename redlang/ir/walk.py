@@ -170,6 +170,13 @@ def size_of(expr: Expr) -> int:
     return sum(1 for _ in nodes(expr))
 
 
+def factors(expr: Expr) -> tuple[Expr, ...]:
+    """Return the factors of a product, in order."""
+    if isinstance(expr, Apply) and expr.op == "mul":
+        return tuple(part for argument in expr.arguments for part in factors(argument))
+    return (expr,)
+
+
 def expressions(value: Expr | Reduce) -> tuple[Expr, ...]:
     """Return the expressions of a definition's right-hand side."""
     if not isinstance(value, Reduce):

@@ -52,3 +52,36 @@ def test_one_sweep_over_all_axes_stays_one() -> None:
         {},
     )
     assert "over m, n:" in str(softmax.explain("fuse"))
+
+
+def test_products_of_three_are_two_sums_of_two() -> None:
+    rng = np.random.default_rng(2)
+    x, a, y = (rng.normal(size=s).astype(np.float32) for s in ((9, 7), (7, 5), (9, 5)))
+    form = redlang.compile(
+        'def f(x: "b i", a: "i j", y: "b j") -> "b":\n    return sum[i, j](x * a * y)\n', {}
+    )
+    right = np.einsum("bi,ij,bj->b", x, a, y, dtype=float)
+    np.testing.assert_allclose(form(x, a, y), right, rtol=2e-5, atol=1e-5)
+    assert "over j (inside another)" in str(form.explain("fuse"))
+    infinite = a.copy()
+    infinite[3, 2] = np.inf
+    assert not np.isfinite(form(x, infinite, y)).any()
+    assert (form(x[:, :0], a[:0], y) == 0).all()
+
+
+def test_outer_products_are_summed_apart() -> None:
+    rng = np.random.default_rng(3)
+    x, w = (rng.normal(size=s).astype(np.float32) for s in ((9, 7), (7, 5)))
+    form = redlang.compile(
+        'def f(x: "b i", w: "i j", y: "j") -> "b":\n    return sum[i, j](x * w * y)\n', {}
+    )
+    y = rng.normal(size=5).astype(np.float32)
+    right = np.einsum("bi,ij,j->b", x, w, y, dtype=float)
+    np.testing.assert_allclose(form(x, w, y), right, rtol=2e-5, atol=1e-5)
+
+
+def test_weights_along_one_axis_leave_one_sweep() -> None:
+    form = redlang.compile(
+        'def f(x: "b i j", w: "i", v: "j") -> "b":\n    return sum[i, j](x * w * v)\n', {}
+    )
+    assert "over i, j:" in str(form.explain("fuse"))

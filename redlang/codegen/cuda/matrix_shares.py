@@ -208,11 +208,5 @@ def is_moved(statement: Statement, state: str) -> bool:
     """Say whether a statement is `state` times factors that do not read it."""
     if not isinstance(statement, Compute):
         return False
-    reading = [f for f in _factors(statement.value) if state in walk.refs(f)]
+    reading = [f for f in walk.factors(statement.value) if state in walk.refs(f)]
     return len(reading) == 1 and isinstance(reading[0], Ref)
-
-
-def _factors(expr: Expr) -> list[Expr]:
-    if isinstance(expr, Apply) and expr.op == "mul":
-        return [factor for argument in expr.arguments for factor in _factors(argument)]
-    return [expr]
