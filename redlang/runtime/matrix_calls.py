@@ -10,6 +10,7 @@ from redlang.codegen.cuda.matrix_text import TensorMap
 from redlang.ir.types import DType
 from redlang.runtime.tensor_maps import MapShape
 from redlang.schedule.parts import Part
+from redlang.schedule.product_plans import DEPTH
 
 WIDEST = 16
 LONGEST_STEP = 1 << 40
@@ -44,6 +45,8 @@ def matrix_classes(
         for name, steps in strides.items()
     }
     limits = {axis: SHORT_EXTENT for axis, size in extents.items() if size <= SHORT_EXTENT}
+    if part.plan.integers:
+        limits |= {axis: DEPTH for axis, size in extents.items() if size <= DEPTH}
     limits |= dict(part.plan.limits)
     # Whole axes are as long as their registers, or end in what is padding there.
     whole = dict(part.plan.limits)

@@ -37,6 +37,13 @@ if TYPE_CHECKING:
     from redlang.algebra.verdicts import StageVerdict
 
 
+WAYS = (
+    ("operands", False, False),
+    ("all operands", True, False),
+    ("integers", True, True),
+)
+"""Which operands are stored: those that registers cannot hold, all that are no arrays, and all but
+integers, which are multiplied as such."""
 ROOM = 2
 """How much faster what takes room in memory must be than what is computed where it is read."""
 
@@ -107,17 +114,14 @@ class Planner:
         return together, find(apart.program, apart.sweeps)
 
     @functools.cached_property
-    def ways(self) -> dict[str, tuple[Program | None, Program]]:
-        """What may stand for the program on a device with matrix units, by name.
-
-        Each is what stores operands of products, if that is to be, and what the rest is then.
-        """
-        found: dict[str, tuple[Program | None, Program]] = {"": (None, merged(self.program))}
-        for every, name in ((False, "operands"), (True, "all operands")):
-            staging = staged(self.program, every=every, rounded=self.rounded)
+    def ways(self) -> dict[str, Way]:
+        """What may stand for the program on a device with matrix units, by name."""
+        found = {"": Way(None, merged(self.program))}
+        for name, every, integers in WAYS:
+            staging = staged(self.program, every=every, rounded=self.rounded, integers=integers)
             if staging is not None:
                 first = staging.first if staging.first.results else None
-                way = first, merged(staging.rest)
+                way = Way(first, merged(staging.rest), staging.depths)
                 if way not in found.values():
                     found[name] = way
         return found
@@ -129,24 +133,26 @@ class Planner:
             extents: Those of a call.
         """
         found: list[Form] = []
-        for name, (first, rest) in self.ways.items():
-            every = all_extents(rest, extents)
+        for name, way in self.ways.items():
+            if any(prod(extents[axis] for axis in axes) > most for axes, most in way.depths):
+                continue
+            every = all_extents(way.rest, extents)
             # Only what a thread can hold is swept inside another sweep.
             nested = frozenset(axis for axis, extent in every.items() if extent <= SHORT)
             axes = wide_axes(every), nested
             if (name, axes) not in self._forms:
                 with BUILDING:
-                    self._forms[name, axes] = tuple(self._find_forms(name, first, rest, axes))
+                    self._forms[name, axes] = tuple(self._find_forms(name, way, axes))
             found += self._forms[name, axes]
         return tuple(found)
 
     def _find_forms(
         self,
         name: str,
-        first: Program | None,
-        rest: Program,
+        way: Way,
         axes: tuple[frozenset[str], frozenset[str]],
     ) -> Iterator[Form]:
+        first, rest = way.first, way.rest
         before = self._find_nests(first, *axes) if first is not None else None
         inside = self._find_nests(rest, *axes)
         yield self._form(name, 1, first, rest, inside, before)
@@ -231,6 +237,21 @@ class Planner:
         assert kinds == sorted(kinds), "a launcher passes extents, then strides, then whole numbers"
         head = tuple(every[item.axis] for item in arguments.ints if isinstance(item, Extent))
         return Geometry(steps, spaces, head)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A program in two, before its sweeps are found.
+
+    Attributes:
+        first: What stores operands of products; None if nothing does.
+        rest: What the rest is then.
+        depths: Axes, and the largest product of their extents that it is right for.
+    """
+
+    first: Program | None
+    rest: Program
+    depths: tuple[tuple[tuple[str, ...], int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

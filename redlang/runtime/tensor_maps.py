@@ -15,8 +15,8 @@ from redlang.values import dataclass
 
 _BYTES = 128
 _ALIGNMENT = 64
-_DTYPES = {"f16": 6, "f32": 7, "f64": 8, "bf16": 9, "f8e4m3": 0, "f8e5m2": 0}
-"""Numbers of `CUtensorMapDataType`; f8 travels as bytes."""
+_DTYPES = {"f16": 6, "f32": 7, "f64": 8, "bf16": 9, "f8e4m3": 0, "f8e5m2": 0, "i8": 0, "u8": 0}
+"""Numbers of `CUtensorMapDataType`; what has 8 bits travels as bytes."""
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 _PROMOTE_TO_128 = 2
 """What the L2 cache fetches for a box: twice as much cost a tenth of the memory's bandwidth, as

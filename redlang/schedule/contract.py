@@ -61,9 +61,21 @@ class Product:
     outer: Expr | None = None
 
 
-def split_product(step: Partial, sweep: Sweep, program: Program, lookup: Lookup) -> Product | None:
-    """Return a sum of a sweep as a contraction, or None if it is not one."""
+def split_product(
+    step: Partial, sweep: Sweep, program: Program, lookup: Lookup, *, integers: bool = False
+) -> Product | None:
+    """Return a sum of a sweep as a contraction, or None if it is not one.
+
+    Args:
+        step: The sum.
+        sweep: Its sweep.
+        program: Where arrays and axes are declared.
+        lookup: Pointwise definitions that may be taken apart.
+        integers: Whether it is to be one of integers, not of floats.
+    """
     (value,) = step.values
+    if value.type.dtype.kind != ("int" if integers else "float"):
+        return None
     named = {s.name: s.value for s in sweep.update if isinstance(s, Each | Let)}
 
     def known(name: str) -> Expr | None:
@@ -94,8 +106,6 @@ def split_sum(
         masked: Whether elements may take no part.
         ordered: Whether factors keep to the order of the text, as far as magnitudes ask for it.
     """
-    if value.type.dtype.kind != "float":
-        return None
     factors: list[Expr] = []
     tree = _tree(value, lookup, factors)
     tame = _tame([_bounds(factor, program, known) for factor in factors])

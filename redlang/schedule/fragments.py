@@ -25,6 +25,9 @@ LINE_ALIGNMENT = 128
 STEP = 16
 """Elements of the contracted axis that one instruction takes, for 16-bit operands."""
 
+STEP_BYTES = 32
+"""Bytes of the contracted axis that one instruction takes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -127,10 +130,10 @@ class SharedTile:
 
     def step_offset(self, step: int) -> int:
         """Return the bytes from the tile's start to where a step of the contracted axis starts."""
-        first = step * STEP
         if self.contracted:
-            return first // self.width * self.block_bytes + first % self.width * 2
-        return first * self.span
+            block, within = divmod(step * STEP_BYTES, self.span)
+            return block * self.block_bytes + within
+        return step * STEP * self.span
 
     def group_offset(self, group: int) -> int:
         """Return the bytes from the tile's start to the rows of a warp group, for left operands."""

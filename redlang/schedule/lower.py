@@ -302,7 +302,8 @@ class _Lowering:
         self, step: incremental.Partial, sweep: incremental.Sweep, condition: Expr | None
     ) -> bool:
         """Emit a sum as a contraction, if it is one."""
-        product = split_product(step, sweep, self.program, self._pointwise)
+        integers = self.plan.integers and step.types[0].dtype.kind == "int"
+        product = split_product(step, sweep, self.program, self._pointwise, integers=integers)
         if product is None:
             return False
         (name,), (type_,), over = step.names, step.types, sweep.axes

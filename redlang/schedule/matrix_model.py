@@ -13,7 +13,7 @@ from redlang.schedule.matrix_segments import work_of
 from redlang.schedule.model import Estimate
 from redlang.schedule.occupancy import occupancy
 from redlang.schedule.parts import Candidate, Part
-from redlang.schedule.product_plans import product_shape
+from redlang.schedule.product_plans import BYTES, product_shape
 from redlang.schedule.roofline import Bound, Pipe, Work, roofline
 from redlang.schedule.search import Ranked
 
@@ -41,6 +41,8 @@ def _estimate(part: Part, facts: Facts, device: Device) -> Estimate:
         rate = WARP_PRODUCTS.get(device.capability, WARP_PRODUCTS["8.0"]) // 2
     elif plan.unit == "fma":
         rate = device.sm.fma
+    elif part.plan.integers:
+        rate = 2 * PRODUCTS
     seconds = products / (device.sms * device.clock_mhz * rate)
     elements = _with_pairs(facts)
     # Products are the tensor core's: the other pipes have what is left.
@@ -86,7 +88,11 @@ def _with_pairs(facts: Facts) -> Work:
 
 def _products(part: Part, facts: Facts) -> int:
     """Return the multiply-adds of all products."""
-    shape = None if part.plan.resident else product_shape(facts)
+    shape = None
+    if part.plan.integers:
+        shape = product_shape(facts, BYTES, integers=True)
+    elif not part.plan.resident:
+        shape = product_shape(facts)
     if shape is None:
         pairs = product_pairs(facts)
         return sum(facts.size({*left.type.axes, *right.type.axes}) for left, right in pairs)

@@ -33,13 +33,14 @@ from redlang.schedule.pairings import PAIRED, Pairing, pairing_of
 from redlang.schedule.parts import Candidate, Part
 from redlang.schedule.plan import NestPlan
 from redlang.schedule.portable_plans import fitted, pair_tilings, tilings
-from redlang.schedule.product_plans import Shape as Products
 from redlang.schedule.product_plans import (
+    BYTES,
     portable_product_plans,
     product_nest_plan,
     product_plans,
     product_shape,
 )
+from redlang.schedule.product_plans import Shape as Products
 
 FAMILY = "matrix tiles"
 WIDEST = 256
@@ -142,6 +143,10 @@ def _plain_products(
         # Arrays that no tensor copy takes still have these.
         plans += portable_product_plans(facts, shape, device, "mma")
         return [_product(facts, shape, plan, device) for plan in plans]
+    shape = product_shape(facts, BYTES, integers=True) if groups else None
+    if shape is not None:
+        plans += product_plans(facts, shape, device)
+        return [_product(facts, shape, plan, device) for plan in plans]
     unit: MatrixUnitName = "tf32" if options.contract == "tf32" else "fma"
     ways: list[tuple[MatrixUnitName, tuple[DType, ...], bool]]
     ways = [(unit, (F32,), False), ("fma", (F32,), True), ("mma", (F16, BF16), True)]
@@ -164,7 +169,9 @@ def _cut(
     """Return a plan's part: where units are few, its loop is cut into segments."""
     cut = replace(nest_plan, kind="multi-segment", segmented=loops[0])
     stored = {axis for n in facts.nest.results for axis in facts.program.results[n].axes}
-    if len(loops) > 1 or set(loops) & stored or segment_count(plan, cut, facts.extents, device) < 2:
+    if nest_plan.integers or len(loops) > 1 or set(loops) & stored:
+        return Part(facts.nest, nest_plan, plan.warp(), matrix=plan)
+    if segment_count(plan, cut, facts.extents, device) < 2:
         return Part(facts.nest, nest_plan, plan.warp(), matrix=plan)
     plan = replace(plan, persistent=False, staged=False)
     return Part(facts.nest, cut, plan.warp(), across=True, matrix=plan)

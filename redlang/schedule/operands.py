@@ -19,8 +19,9 @@ from redlang.ir.program import (
     Reduce,
     Ref,
 )
-from redlang.ir.types import BF16, F16, F32, DType
+from redlang.ir.types import BF16, F16, F32, I64, DType
 from redlang.schedule.contract import Product, split_sum
+from redlang.schedule.product_plans import BYTES
 
 SHORT = frozenset({F16, BF16})
 EXACT_BITS = 8
@@ -52,7 +53,11 @@ class Operand:
 
 
 class Operands:
-    """Finds the products of a normalised program, and what they multiply."""
+    """Finds the products of a normalised program, and what they multiply.
+
+    Attributes:
+        products: The sums that are products, by stage: of floats, or of integers of 8 bits.
+    """
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -62,18 +67,23 @@ class Operands:
     def _products(self) -> Iterator[tuple[str, Product]]:
         for definition in self.program.definitions:
             value = definition.value
-            if isinstance(value, Reduce) and value.op == "sum" and value.types[0].dtype is F32:
-                found = split_sum(
-                    value.operand,
-                    value.axes,
-                    self.program,
-                    self.pointwise,
-                    self.pointwise,
-                    masked=value.condition is not None,
-                    ordered=False,
-                )
-                if found is not None:
-                    yield definition.names[0], found
+            if not isinstance(value, Reduce) or value.op != "sum":
+                continue
+            dtype = value.types[0].dtype
+            if dtype not in (F32, I64):
+                continue
+            found = split_sum(
+                value.operand,
+                value.axes,
+                self.program,
+                self.pointwise,
+                self.pointwise,
+                masked=value.condition is not None,
+                ordered=False,
+            )
+            if found is None or (dtype is I64 and (found.outer or not self._bytes(found))):
+                continue
+            yield definition.names[0], found
 
     def pointwise(self, name: str) -> Expr | None:
         """Return the expression of a pointwise definition; None for anything else."""
@@ -85,6 +95,32 @@ class Operands:
         """Return the operands of a product."""
         found = self.products[product]
         return self.operand(found.left), self.operand(found.right)
+
+    def _bytes(self, product: Product) -> tuple[Load, ...]:
+        """Return the operands of a product if they are integers of 8 bits, as they are stored."""
+        loads = [
+            side
+            for side in map(self.bare, (product.left, product.right))
+            if isinstance(side, Load) and is_plain(side)
+            if self.program.array(side.array).dtype in BYTES
+        ]
+        return tuple(loads) if len(loads) > 1 else ()
+
+    def integers(self, product: str) -> tuple[Load, ...]:
+        """Return the operands of a product of integers of 8 bits that no other reduction reads."""
+        value = self.definitions[product].value
+        assert isinstance(value, Reduce)
+        alone = value.condition is None and not self.is_read(product)
+        return self._bytes(self.products[product]) if alone else ()
+
+    def is_sum_of_integers(self, stage: str) -> bool:
+        """Say whether a product is a sum of integers in the text."""
+        value = self.definitions[stage].value
+        return isinstance(value, Reduce) and value.types[0].dtype is I64
+
+    def dims(self, load: Load) -> tuple[Dim, ...]:
+        """Return the dimensions of an array under the axes that it is read at."""
+        return _dims(load, self.program.array(load.array))
 
     def operand(self, expr: Expr) -> Operand:
         """Return what an operand is."""

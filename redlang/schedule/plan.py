@@ -30,6 +30,7 @@ class NestPlan:
             would lose digits: extents of blocks, smallest first, within each of which the tiles,
             or the blocks before it in the list, are joined on their own.
         limits: The largest extents of resident axes that the plan serves, where it depends on them.
+        integers: Whether sums of products of integers are contractions.
     """
 
     kind: Kind
@@ -39,6 +40,7 @@ class NestPlan:
     segmented: str | None = None
     limits: tuple[tuple[str, int], ...] = ()
     blocks: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    integers: bool = False
 
     def tile(self, axis: str) -> int:
         """Return the tile of a looped axis."""

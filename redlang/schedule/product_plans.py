@@ -15,7 +15,7 @@ from math import prod
 from redlang.ir.incremental import Partial, Sweep
 from redlang.ir.loops import GridAxis
 from redlang.ir.program import ArrayParam, Expr, Load, Program
-from redlang.ir.types import BF16, F16, DType
+from redlang.ir.types import BF16, F16, I8, U8, DType
 from redlang.schedule.contract import split_product
 from redlang.schedule.device import Device
 from redlang.schedule.facts import Facts, power_above
@@ -28,6 +28,10 @@ from redlang.schedule.plan import NestPlan
 LINE = 64
 """Elements of the contracted axis in a tile: lines of 128 bytes."""
 SHORT = (F16, BF16)
+BYTES = (I8, U8)
+"""Integers whose products tensor cores add up exactly, in 32 bits."""
+DEPTH = 1 << 15
+"""Products of them that 32 bits hold the sum of, whatever they are: 2^15 * 255^2 < 2^31."""
 WIDTHS = (256, 192, 128, 96, 64, 48, 32, 16)
 """Columns of a tile."""
 ACCUMULATORS = 256
@@ -70,6 +74,7 @@ class Shape:
         computed: Whether a side with rows is computed.
         instructions: Of pairs that are no products, for each element of the loop.
         loaded: Whether it is computed from what threads load element by element.
+        integers: Whether products are of integers of 8 bits.
     """
 
     rows: tuple[str, ...]
@@ -81,10 +86,20 @@ class Shape:
     computed: bool
     instructions: int = 0
     loaded: bool = False
+    integers: bool = False
+
+    @property
+    def line(self) -> int:
+        """Return the elements of the contracted axis in a tile."""
+        return 2 * LINE if self.integers else LINE
 
 
 def product_shape(
-    facts: Facts, stored: tuple[DType, ...] = SHORT, *, paired: bool = False
+    facts: Facts,
+    stored: tuple[DType, ...] = SHORT,
+    *,
+    paired: bool = False,
+    integers: bool = False,
 ) -> Shape | None:
     """Return the shape of a nest's products; None if it has others.
 
@@ -92,6 +107,7 @@ def product_shape(
         facts: Of the nest.
         stored: What the arrays of its products hold.
         paired: Whether reductions over pairs may be among them, whatever their arrays hold.
+        integers: Whether they are sums of integers, exact in 32 bits.
     """
     nest = facts.nest
     if not nest.sweeps or facts.used_inner or facts.mapped or facts.slots:
@@ -100,10 +116,13 @@ def product_shape(
         return None
     rows, columns = set[str](), set[str]()
     lefts, rights, products, instructions = set[Expr](), set[Expr](), 0, 0
+    folded: list[Partial] = []
     for sweep in nest.sweeps:
-        found = [made for _, made in _made(facts, sweep, paired=paired) if made is not None]
+        every = list(_made(facts, sweep, paired=paired, integers=integers))
+        found = [made for _, made in every if made is not None]
         if not found:
             return None
+        folded += [step for step, made in every if made is None]
         for made in found:
             left, right = _ordered(facts, made.sides, made.stored or stored)
             lefts.update(left)
@@ -123,19 +142,23 @@ def product_shape(
             columns |= other
     if not rows or not columns or not set(facts.extra) <= rows | columns:
         return None
-    folded = (axes for sweep in nest.sweeps for axes in _folded(facts, sweep, paired=paired))
-    if any(set(axes) & columns for axes in folded):
+    if any(set(axes) & columns for step in folded for axes in _axes_of(step)):
         return None
     order = facts.program.ordered(frozenset(columns))
     column = max(order, key=lambda a: (min(facts.extent(a), LINE), order.index(a)))
     loops = tuple(sweep.axes[0] for sweep in nest.sweeps)
     ordered = tuple(facts.program.ordered(frozenset(rows)))
+    # What is folded beside them would take integers in registers.
+    if integers and (folded or max(facts.extent(loop) for loop in loops) > DEPTH):
+        return None
     parts = (*stored, *PAIRED) if paired else stored
     computed = [left for left in lefts if not _is_part(facts.program, left, parts)]
     loaded = any(
         set(node.type.axes) & rows and not _is_part(facts.program, node, parts)
         for node in facts.loads_of(computed)
     )
+    if integers and computed:
+        return None
     return Shape(
         ordered,
         column,
@@ -146,6 +169,7 @@ def product_shape(
         bool(computed),
         instructions,
         loaded,
+        integers,
     )
 
 
@@ -164,14 +188,16 @@ class _Made:
     instructions: int = 0
 
 
-def _made(facts: Facts, sweep: Sweep, *, paired: bool) -> Iterator[tuple[Partial, _Made | None]]:
+def _made(
+    facts: Facts, sweep: Sweep, *, paired: bool, integers: bool = False
+) -> Iterator[tuple[Partial, _Made | None]]:
     """Yield the reductions of a sweep, and what they are as products or over pairs."""
     for step in sweep.update:
         if not isinstance(step, Partial):
             continue
         product = None
         if step.op == "sum" and step.condition is None:
-            product = split_product(step, sweep, facts.program, facts.pointwise)
+            product = split_product(step, sweep, facts.program, facts.pointwise, integers=integers)
         if product is not None:
             yield step, _Made(((product.left,), (product.right,)))
             continue
@@ -186,17 +212,11 @@ def _axes(side: Iterable[Expr]) -> frozenset[str]:
     return frozenset(axis for expr in side for axis in expr.type.axes)
 
 
-def _folded(facts: Facts, sweep: Sweep, *, paired: bool) -> list[tuple[str, ...]]:
-    """Return the axes of what is folded beside products."""
-    return [
-        axes
-        for step, made in _made(facts, sweep, paired=paired)
-        if made is None
-        for axes in (
-            *(value.type.axes for value in step.values),
-            *(() if step.condition is None else (step.condition.type.axes,)),
-        )
-    ]
+def _axes_of(step: Partial) -> Iterator[tuple[str, ...]]:
+    """Yield the axes of what is folded beside products."""
+    yield from (value.type.axes for value in step.values)
+    if step.condition is not None:
+        yield step.condition.type.axes
 
 
 def _ordered(
@@ -271,7 +291,7 @@ def _fitted(
     if staged and (room - out) // each < 3:
         staged = False
     stages = max(1, min(STAGES, (room - (out if staged else 0)) // each))
-    columns = ((shape.column, width), *((loop, LINE) for loop in dict.fromkeys(shape.loops)))
+    columns = ((shape.column, width), *((a, shape.line) for a in dict.fromkeys(shape.loops)))
     clocks = step_clocks(tall, width) * shape.products / len(shape.loops)
     if shape.computed:
         clocks += tall * (LOADED_CLOCKS if shape.loaded else COMPUTED_CLOCKS)
@@ -295,7 +315,7 @@ def _time(facts: Facts, shape: Shape, plan: MatrixPlan, device: Device) -> float
     nest_plan = product_nest_plan(facts, shape, plan)
     first, *others = shape.loops
     work = work_of(plan, nest_plan, first, facts.extents, device)
-    more = sum(-(-facts.extent(loop) // LINE) for loop in others)
+    more = sum(-(-facts.extent(loop) // shape.line) for loop in others)
     work = replace(work, tiles=work.tiles + more)
     return work.time_us(work.best if not others else 1)
 
@@ -352,4 +372,4 @@ def product_nest_plan(facts: Facts, shape: Shape, plan: MatrixPlan) -> NestPlan:
     axes = facts.program.ordered(frozenset({*facts.nest.base, *facts.extra}))
     grid = tuple(GridAxis(axis, tiles.get(axis, 1)) for axis in axes)
     loops = tuple((loop, plan.width(loop)) for loop in dict.fromkeys(shape.loops))
-    return NestPlan("single-segment", grid, loops, ())
+    return NestPlan("single-segment", grid, loops, (), integers=shape.integers)

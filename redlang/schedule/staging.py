@@ -12,6 +12,10 @@ floats of 8 bits are exact in both. What is computed from arrays of 16 bits or f
 once: to bf16, whose range is that of f32, or to f16. Where nothing shows that it stays in the range
 of f16, it is divided by the largest of its finite magnitudes, and the product is multiplied by that
 again. Where an operand is an f32 array, or two are arrays of different types, all become f32.
+
+Two operands that are integers of 8 bits may stay what they are: their sums are exact as integers.
+For that, both lie along what is contracted, or are stored so. Inside a sweep they become bf16,
+whose sums in f32 are exact up to 2^24: that bounds what is contracted.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from redlang.ir.normalise import needed
 from redlang.ir.program import (
     Apply,
     ArrayParam,
+    Cast,
     Definition,
     Dim,
     Expr,
@@ -34,12 +39,15 @@ from redlang.ir.program import (
     Ref,
     Result,
 )
-from redlang.ir.types import BF16, F16, F32, DType, Type
+from redlang.ir.types import BF16, F16, F32, I64, DType, Type
 from redlang.schedule.contract import fits_f16
 from redlang.schedule.operands import SHORT, Operand, Operands
 from redlang.schedule.views import view_of
 from redlang.schedule.whole_sums import with_whole_sums
 
+EXACT = 1 << 24
+LARGEST = 1 << 8
+"""Integers up to the first are f32 numbers; integers of 8 bits are less than the second."""
 PREFIX = "operands."
 """Begins the names of what operands are computed from."""
 
@@ -51,29 +59,35 @@ class Staging:
     Attributes:
         first: Its results are the operands, which are results of the whole after the program's.
         rest: The program; it has views of those as further array parameters.
+        depths: Contracted axes, and the largest product of their extents that is allowed.
     """
 
     first: Program
     rest: Program
+    depths: tuple[tuple[tuple[str, ...], int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Multiplied:
-    """A product of new operands: the sum, and a factor of it."""
+    """A product of new operands: the sum, of floats or of integers, and a factor of it."""
 
     sum: Reduce
     outer: Expr | None
 
 
-def staged(program: Program, *, every: bool, rounded: bool = True) -> Staging | None:
+def staged(
+    program: Program, *, every: bool, rounded: bool = True, integers: bool = False
+) -> Staging | None:
     """Return a program whose products read arrays, and what stores them; None if all do.
 
     Args:
         program: Normalised.
         every: Whether that goes for operands that registers can hold while they are computed.
         rounded: Whether what is computed may be rounded to 16 bits.
+        integers: Whether products of integers are multiplied as such; None if there are none.
     """
-    return _Stager(with_whole_sums(program)).run(every=every, rounded=rounded)
+    stager = _Stager(with_whole_sums(program))
+    return stager.run(every=every, rounded=rounded, integers=integers)
 
 
 def joined(first: Program, rest: Program) -> Program:
@@ -94,12 +108,27 @@ class _Stager:
         self.operands = Operands(program)
         self.stored: dict[tuple[Expr, DType], tuple[Result, Load]] = {}
         self.ranges: dict[Expr, Definition] = {}
+        self.floats: dict[str, Ref] = {}
+        self.depths: dict[tuple[str, ...], int] = {}
 
-    def run(self, *, every: bool, rounded: bool) -> Staging | None:
+    def run(self, *, every: bool, rounded: bool, integers: bool) -> Staging | None:
         """Return the two programs."""
-        pairs = {name: self.operands.pair(name) for name in self.operands.products}
-        wide = not rounded or any(map(_is_wide, pairs.values()))
+        counted = {name: self.operands.integers(name) for name in self.operands.products}
+        counted = {name: loads for name, loads in counted.items() if loads and integers}
+        if integers and not counted:
+            return None
         new: dict[str, _Multiplied] = {}
+        for name, loads in counted.items():
+            made = self._counted(name, loads)
+            if made is not None:
+                new[name] = made
+        pairs = {
+            name: self.operands.pair(name)
+            for name in self.operands.products
+            if name not in counted
+            if self.operands.is_read(name) or not self.operands.is_sum_of_integers(name)
+        }
+        wide = not rounded or any(map(_is_wide, pairs.values()))
         for name, pair in pairs.items():
             dtype = F32 if wide else self._dtype(pair)
             held = None if every or wide else self._held(name, pair)
@@ -109,6 +138,22 @@ class _Stager:
         return self._programs(new) if new else None
 
     # Products -----------------------------------------------------------------------------------
+
+    def _counted(self, name: str, loads: tuple[Load, ...]) -> _Multiplied | None:
+        """Return a product of integers that lie along what is contracted; None if it is one."""
+        reduce = self.operands.definitions[name].value
+        assert isinstance(reduce, Reduce)
+        values: list[Expr] = []
+        for load in loads:
+            own = self.operands.dims(load)
+            dims = _along(own, reduce.axes)
+            dtype = self.program.array(load.array).dtype
+            values.append(load if dims == own else self._array(load, dims, dtype))
+        if values == [*loads] and self.operands.is_sum_of_integers(name):
+            return None
+        types = (replace(reduce.types[0], dtype=I64),)
+        whole = replace(reduce, operands=(self.builder.mul(*values),), types=types)
+        return _Multiplied(whole, self.operands.products[name].outer)
 
     def _product(
         self, name: str, pair: tuple[Operand, Operand], dtype: DType, held: Operand | None
@@ -123,17 +168,22 @@ class _Stager:
             own = set(condition.type.axes)
             if any(operand.stays or not own <= {*operand.expr.type.axes} for operand in pair):
                 return None
+        rows = self._rows(name, pair) if dtype is F32 else None
         values: list[Expr] = []
         for operand, other in (pair, pair[::-1]):
             value = operand.expr
+            # Plain multiply-adds read rows along what is contracted.
+            dims = _along(operand.dims, reduce.axes) if operand is rows else operand.dims
             if operand.stays or operand is held:
                 values.append(value)
                 continue
             if condition is not None and inside:
                 value = self.builder.where(condition, convert(value, F32), 0.0)
-            elif operand.dtype is dtype:
+            elif operand.dtype is dtype and dims == operand.dims:
                 values.append(value)
                 continue
+            if self.operands.is_sum_of_integers(name):
+                value = convert(value, F32)
             batch = [axis for axis in value.type.axes if axis in other.expr.type.axes]
             batch = [axis for axis in batch if axis not in reduce.axes]
             if dtype is F16 and self._leaves_range(operand):
@@ -141,11 +191,23 @@ class _Stager:
                 factor = self._array(largest, tuple(Dim((axis,)) for axis in batch), F32)
                 outer = factor if outer is None else self.builder.mul(outer, factor)
                 value = self.builder.apply("div", value, largest)
-            values.append(self._array(value, operand.dims, dtype))
+            values.append(self._array(value, dims, dtype))
         if values == [product.left, product.right]:
             return None
-        whole = replace(reduce, operands=(self.builder.mul(*values),))
+        types = (replace(reduce.types[0], dtype=F32),)
+        whole = replace(reduce, operands=(self.builder.mul(*values),), types=types)
+        if self.operands.is_sum_of_integers(name):
+            self.depths[reduce.axes] = EXACT // LARGEST**2
         return _Multiplied(replace(whole, condition=None if inside else condition), outer)
+
+    def _rows(self, name: str, pair: tuple[Operand, Operand]) -> Operand | None:
+        """Return the operand whose own axes are rows of a product in a nest of its own."""
+        if any(operand.stays for operand in pair) or self.operands.is_read(name):
+            return None
+        last = {result.axes[-1] for result in self.program.results if result.axes}
+        left, right = pair
+        own = set(left.expr.type.axes) - set(right.expr.type.axes)
+        return right if own & last else left
 
     def _held(self, name: str, pair: tuple[Operand, Operand]) -> Operand | None:
         """Return the operand that registers may hold while it is computed: of one product alone."""
@@ -216,30 +278,53 @@ class _Stager:
             for d in program.definitions
             for made in (self._with(d, new[d.names[0]]) if d.names[0] in new else (d,))
         ]
-        rest = replace(
-            program,
-            params=(*program.params, *arrays),
-            definitions=needed(multiplied, program.results),
+        rest = walk.map_program(
+            replace(program, params=(*program.params, *arrays), definitions=tuple(multiplied)),
+            lambda expr: walk.rewrite(expr, self._as_float),
         )
-        return Staging(_renamed(first), rest)
+        rest = replace(rest, definitions=needed(rest.definitions, rest.results))
+        return Staging(_renamed(first), rest, tuple(self.depths.items()))
+
+    def _as_float(self, node: Expr) -> Expr:
+        """Read a sum of integers as the float that it is computed as, where it becomes one."""
+        if isinstance(node, Cast) and node.to is F32 and isinstance(node.operand, Ref):
+            return self.floats.get(node.operand.name, node)
+        return node
 
     def _with(self, definition: Definition, product: _Multiplied) -> Iterator[Definition]:
         """Yield the definitions of a product of new operands."""
-        if product.outer is None:
-            yield replace(definition, value=product.sum)
-            return
         b, reduce = self.builder, product.sum
         (name,) = definition.names
+        (before,) = walk.value_types(definition.value)
+        if product.outer is None and reduce.types[0].dtype is before.dtype:
+            yield replace(definition, value=reduce)
+            return
         axes = b.union([set(reduce.operand.type.axes) - set(reduce.axes)])
         if reduce.condition is not None:
             axes = b.union([axes, set(reduce.condition.type.axes) - set(reduce.axes)])
         inner = Ref(f"{name}.inner", replace(reduce.types[0], axes=axes))
         yield replace(definition, names=(inner.name,), value=replace(reduce, types=(inner.type,)))
+        value: Expr = inner
+        if before.dtype is not inner.type.dtype:
+            value = Cast(inner, before.dtype, replace(inner.type, dtype=before.dtype))
+        if before.dtype is I64:
+            self.floats[name] = inner
+        if product.outer is None:
+            yield replace(definition, value=value)
+            return
         # A sum over nothing is 0, whatever factor it has.
         some = b.conjunction(b.apply("gt", b.size(axis), 0) for axis in reduce.axes)
         assert some is not None
         outer = b.where(some, convert(product.outer, F32), 0.0)
-        yield replace(definition, value=b.mul(inner, outer))
+        yield replace(definition, value=b.mul(value, outer))
+
+
+def _along(dims: tuple[Dim, ...], over: tuple[str, ...]) -> tuple[Dim, ...]:
+    """Return dimensions of an array whose neighbours lie along what is contracted."""
+    axes = [axis for dim in dims for axis in dim.axes]
+    if (*axes[-len(over) :],) == over:
+        return dims
+    return (*(Dim((axis,)) for axis in axes if axis not in over), Dim(over))
 
 
 def _is_wide(pair: tuple[Operand, Operand]) -> bool:

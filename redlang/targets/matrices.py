@@ -9,7 +9,7 @@ from __future__ import annotations
 from llvmlite import ir
 
 from redlang.schedule.fragments import SharedTile
-from redlang.targets.kinds import FLOAT32, I32, Kind, Signature, count_of, tuple_of
+from redlang.targets.kinds import I32, SCALARS, Kind, Signature, count_of, tuple_of
 from redlang.targets.ptx.across import combined, packed_states, state_kinds, states_type
 from redlang.targets.ptx.answers import (
     extremes,
@@ -151,13 +151,14 @@ def fold(function: Word, counts: dict[str, int], over: str) -> Word:
     return define(body.python.__name__, result, state_kinds(body, total), generate)
 
 
-def zeros(count: int) -> Word:
+def zeros(count: int, code: str = "f32") -> Word:
     """Return a function without arguments that gives a fragment of zeros."""
+    kind = SCALARS[code]
 
     def generate(builder: ir.IRBuilder, values: Values) -> Values:
-        return pack(builder, [ir.Constant(ir.FloatType(), 0.0)] * count)
+        return pack(builder, [ir.Constant(kind.llvm, 0)] * count)
 
-    return define("zeros", tuple_of([FLOAT32] * (count)), (), generate)
+    return define("zeros", tuple_of([kind] * count), (), generate)
 
 
 def _weight(kind: Kind) -> Typed:

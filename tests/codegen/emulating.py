@@ -20,7 +20,7 @@ from redlang.codegen.arguments import Extent, Stride
 from redlang.codegen.cuda.kernel_text import Address, Counters, Number
 from redlang.codegen.cuda.matrix_text import TensorMap
 from redlang.ir import numerics
-from redlang.ir.types import DTYPES
+from redlang.ir.types import DTYPES, compute_type
 from redlang.schedule import fragments
 from redlang.targets.ptx import access as shapes
 from redlang.targets.ptx import checks, mma, pairs, plain
@@ -230,10 +230,10 @@ class Machine:
             return
         lines = region.reshape(-1, spec.box[0]).view(np.uint16)
         tile = fragments.SharedTile(-(-len(lines) // 8) * 8, spec.span // 2, True, spec.span)
-        for line, elements in enumerate(lines):
-            for place, bits in enumerate(elements):
-                at = target + tile.address(line, place)
-                self.shared[at : at + 2] = np.array([bits]).view(np.uint8)
+        words = lines.reshape(*lines.shape, 1)
+        line: Any = np.arange(len(lines))[:, None]
+        at = target + tile.address(line, np.arange(lines.shape[1]))  # type: ignore[arg-type]
+        self.shared[at[..., None] + np.arange(2)] = words.view(np.uint8)
 
     def copy_out(self, rank):
         def copy(source, tensor_map, whether, *places):
@@ -257,12 +257,10 @@ class Machine:
             for block, half, x in itertools.product(range(columns // 8), (0, 1), (0, 1)):
                 place = fragments.Place(half, block, x)
                 found = lanes_of(values[place.index(columns, rows_first=rows_first)])
-                for lane in range(LANES):
-                    at = int(lanes_of(start)[lane]) + tile.address(
-                        place.row(lane), place.column(lane)
-                    )
-                    bits = found[lane].astype(STORED[dtype])
-                    self.shared[at : at + 2] = np.array([bits]).view(np.uint8)
+                lanes: Any = np.arange(LANES)
+                at = lanes_of(start) + tile.address(place.row(lanes), place.column(lanes))
+                bits = found.astype(STORED[dtype])[:, None].view(np.uint8)
+                self.shared[at[:, None] + np.arange(2)] = bits
 
         return write
 
@@ -360,12 +358,11 @@ class Machine:
 
     def matrix(self, tile, start, dtype, columns, contracted):
         """Return a shared tile as an array: other axis by contracted axis."""
-        found = np.empty((columns, contracted), np.float32)
-        for k in range(contracted):
-            for n in range(columns):
-                line, place = (n, k) if tile.contracted else (k, n)
-                found[n, k] = self.element(tile, start, line, place, dtype)
-        return found
+        n: Any = np.arange(columns)[:, None]
+        k: Any = np.arange(contracted)
+        at = start + (tile.address(n, k) if tile.contracted else tile.address(k, n))
+        found = self.shared[at[..., None] + np.arange(tile.size)]
+        return found.view(STORED[dtype])[..., 0].astype(np.float32)
 
     # Portable kernels -------------------------------------------------------------------------
 
@@ -580,10 +577,12 @@ class Machine:
     def product(self, shape):
         def multiply(*given):
             *before, left, right = given
-            b = self.matrix(shape.right, int(right), shape.dtype, shape.columns, shape.contracted)
+            integers = " " in shape.dtype
+            first, second = shape.dtype.split() if integers else [shape.dtype] * 2
+            b = self.matrix(shape.right, int(right), second, shape.columns, shape.contracted)
             warp = self.first_thread // LANES % 4
             if shape.left is not None:
-                whole = self.matrix(shape.left, int(left), shape.dtype, 64, shape.contracted)
+                whole = self.matrix(shape.left, int(left), first, 64, shape.contracted)
                 a = whole[16 * warp : 16 * warp + 16]
             else:
                 a = np.empty((16, shape.contracted), np.float32)
@@ -595,12 +594,13 @@ class Machine:
                         for lane in range(LANES):
                             a[place.row(lane), place.column(lane)] = values[lane]
             with np.errstate(all="ignore"):
-                total = (a.astype(np.float64) @ b.T.astype(np.float64)).astype(np.float32)
+                kind = np.int32 if integers else np.float32
+                total = (a.astype(np.float64) @ b.T.astype(np.float64)).astype(kind)
             found: list[Any] = [None] * (shape.columns // 2)
             for place in fragments.accumulators(shape.columns):
                 values = [total[place.row(x), place.column(x)] for x in range(LANES)]
                 index = place.index(shape.columns, rows_first=shape.rows_first)
-                found[index] = Lanes(np.array(values, np.float32))
+                found[index] = Lanes(np.array(values, kind))
             if shape.accumulate:
                 found = [x + y for x, y in zip(before[0], found, strict=True)]
             return tuple(found)
@@ -828,11 +828,11 @@ class Tiles(Keys):
     warp_uniform = lambda self, value: np.int32(np.asarray(value).flat[0])  # noqa: E731
     shared_base = lambda self: 0  # noqa: E731
 
-    def wait(self, pending, *counts):
+    def wait(self, pending, *counts, codes=()):
         return lambda *tiles: tiles if len(tiles) != 1 else tiles[0]
 
-    def zeros(self, count):
-        return lambda: packed([Lanes(np.zeros(LANES, np.float32))] * count)
+    def zeros(self, count, code="f32"):
+        return lambda: packed([Lanes(np.zeros(LANES, KINDS[code]))] * count)
 
     def power_of_two(self, tile):
         with np.errstate(all="ignore"):
@@ -862,13 +862,13 @@ class Tiles(Keys):
     def load(self, access, hint="stream", fill=0, native_f8=True):
         def call(*given):
             found = [None] * access.count
-            kind = STORED[access.dtype]
+            kind = np.dtype(STORED[access.dtype])
+            compute = computed(access.dtype)
             for place, at, there in self._pieces(access, given):
                 values = np.full(LANES, fill, kind)
                 for lane in np.flatnonzero(there):
-                    size = np.dtype(kind).itemsize
-                    values[lane] = self.machine.memory[at[lane] : at[lane] + size].view(kind)[0]
-                compute = np.float32 if DTYPES[access.dtype].bits < 64 else kind
+                    end = at[lane] + kind.itemsize
+                    values[lane] = self.machine.memory[at[lane] : end].view(kind)[0]
                 found[place] = Lanes(values.astype(compute))
             return packed(found)
 
@@ -876,9 +876,7 @@ class Tiles(Keys):
 
     def gather(self, dtype, count, guarded=False, native_f8=True):
         kind = np.dtype(STORED[dtype])
-        compute = np.float32 if DTYPES[dtype].bits < 64 else kind
-        if DTYPES[dtype].kind != "float":
-            compute = np.int64
+        compute = computed(dtype)
 
         def call(base, offsets, *some):
             assert bool(some) == guarded
@@ -918,6 +916,11 @@ def positions(counts):
     """Yield every position along some axes."""
     ranges = map(range, counts.values())
     return [dict(zip(counts, place, strict=True)) for place in itertools.product(*ranges)]
+
+
+def computed(dtype):
+    """Return the type that elements of an array are computed in."""
+    return KINDS[compute_type(DTYPES[dtype]).name]
 
 
 def element(tile, own, counts, at):

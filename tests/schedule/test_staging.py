@@ -117,6 +117,58 @@ def test_registers_may_hold_an_operand_of_one_product(dtype, every, expected):
     assert stored(LINEAR.format(dtype, "g"), every=every) == expected
 
 
+BYTES = (
+    'def f(x: "{}[m k]", w: "i8[{}]", s: "f32[n]") -> "m n":\n    y = sum[k]({})\n    return y * s'
+)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "layout", "product", "expected", "left"),
+    [
+        ("i8", "k n", "x * w", ["i8 w[k, n]"], "x[m, k] * result.1@[n, k]"),
+        ("u8", "n k", "f32(x) * f32(w)", [], "x[m, k] * w[n, k]"),
+        ("i8", "k n", "f32(x) * f32(w) * s", ["i8 w[k, n]"], "x[m, k] * result.1@[n, k]"),
+    ],
+)
+def test_integers_lie_along_what_is_contracted(dtype, layout, product, expected, left):
+    text = BYTES.format(dtype, layout, product)
+    assert stored(text, integers=True) == expected
+    sums = [d.value for d in two(text, integers=True).rest.definitions]
+    (reduce,) = [value for value in sums if isinstance(value, Reduce)]
+    assert (reduce.types[0].dtype.name, to_text(reduce.operand)) == ("i64", left)
+
+
+def test_integers_that_lie_there_already_stay():
+    assert two(BYTES.format("i8", "n k", "x * w"), integers=True) is None
+    assert two(BYTES.format("i8", "n k", "x * w")) is None
+    assert two(attention(), integers=True) is None
+
+
+def test_scores_of_integers_are_exact_up_to_a_depth():
+    found = two(attention(q="i8", k="i8"))
+    assert [str(r.dtype) for r in found.first.results] == ["bf16", "bf16"]
+    assert found.depths == ((("d",), 256),)
+    sums = [d.value for d in found.rest.definitions if isinstance(d.value, Reduce)]
+    assert {s.types[0].dtype.name for s in sums if s.op == "sum"} == {"f32"}
+
+
+ROWS = 'def f(x: "f32[k m]", w: "f32[{}]", g: "f32[k]") -> "m n":\n    return sum[k](x * w{})'
+
+
+@pytest.mark.parametrize(
+    ("layout", "factor", "expected"),
+    [
+        ("k n", "", ["f32 x[k, m]"]),
+        ("n k", "", ["f32 x[k, m]"]),
+        ("k n", " * g", ["f32 x[k, m] * g[k]"]),
+    ],
+)
+def test_rows_of_f32_lie_along_what_is_contracted(layout, factor, expected):
+    found = two(ROWS.format(layout, factor))
+    results = [(f"{r.dtype} {to_text(r.value)}", r.axes) for r in found.first.results]
+    assert results == [(text, ("m", "k")) for text in expected]
+
+
 GROUPS = """
 def f(x: "bf16[m (g c)]", w: "i8[n (g c)]", s: "f32[n g]") -> "m n":
     return {}

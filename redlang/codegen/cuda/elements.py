@@ -194,8 +194,8 @@ class Unit:
     def statement(self, statement: Statement) -> None:
         """Write one statement."""
         match statement:
-            case Compute(name, value, type_):
-                self.frame.define(name, self._named(name, self._over(value, type_, name)))
+            case Compute():
+                self.compute(statement)
             case Fold():
                 self.fold(statement)
             case Contract():
@@ -212,6 +212,12 @@ class Unit:
                 self.branch(statement)
             case _:
                 assert_never(statement)
+
+    def compute(self, statement: Compute) -> None:
+        """Give a name its value."""
+        name = statement.name
+        value = self._over(statement.value, statement.type, name)
+        self.frame.define(name, self._named(name, value))
 
     def _over(self, expr: Expr, type_: Type, base: str = "value") -> Value:
         """Return an expression as a tile over exactly the axes of a type."""

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from redlang.ir import walk
-from redlang.ir.loops import Compute, Kernel, Loop, Statement
+from redlang.ir.loops import Compute, Contract, Kernel, Loop, Statement
 from redlang.ir.program import Expr, Ref
 from redlang.schedule import tidy
+
+
+def is_counted(contract: Contract) -> bool:
+    """Say whether a product's sums are integers."""
+    return contract.type.dtype.kind == "int"
 
 
 def without_unread(kernel: Kernel, body: Iterable[Statement]) -> tuple[Statement, ...]:

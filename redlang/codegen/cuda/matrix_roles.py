@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from redlang.codegen.cuda.kernel_text import Classes
-from redlang.codegen.cuda.matrix_bodies import without_unread
+from redlang.codegen.cuda.matrix_bodies import is_counted, without_unread
 from redlang.codegen.cuda.matrix_pairs import Paired, paired
 from redlang.codegen.cuda.matrix_ranges import fits
 from redlang.codegen.cuda.matrix_text import TensorMap, UnsuitedError, unsuited
@@ -41,6 +41,7 @@ from redlang.schedule.fragments import (
 )
 from redlang.schedule.matrices import MatrixPlan, MatrixUnitName
 from redlang.schedule.pairings import PAIRED
+from redlang.schedule.product_plans import BYTES, DEPTH
 
 LARGEST_BOX = 256
 LARGEST_RANK = 5
@@ -89,7 +90,8 @@ class Multiply:
         right: The other one.
         column: The axis of the result's columns.
         over: The contracted axis.
-        dtype: Type of both operands, as the tensor core reads them.
+        dtype: Type of both operands, as the tensor core reads them; of integers both types, the
+            rows' first.
     """
 
     contract: Contract
@@ -303,17 +305,33 @@ class Roles:
             for axis in contract.type.axes
             if axis not in self.rows and self.plan.width(axis) > 1
         ]
-        if len(columns) != 1 or contract.type.dtype is not F32:
+        integers = is_counted(contract)
+        if len(columns) != 1 or not (integers or contract.type.dtype is F32):
             raise unsuited("a product that is not two-dimensional f32")
         (column,) = columns
-        right = self.operand(other, over, column, loop)
+        stored = BYTES if integers else None
+        right = self.operand(other, over, column, loop, stored)
         dtype = self.arrays[right.map.array].dtype
         left = None
         if isinstance(rows, Load):
-            left = self.operand(rows, over, None, loop)
+            left = self.operand(rows, over, None, loop, stored)
+            if integers:
+                return self._integers(Multiply(contract, rows, left, right, column, over, ""))
             if self.arrays[left.map.array].dtype is not dtype:
                 raise unsuited("operands of two types")
         return Multiply(contract, rows, left, right, column, over, dtype.name)
+
+    def _integers(self, product: Multiply) -> Multiply:
+        """Return a product of integers, which tensor cores read along the contracted axis."""
+        assert product.left is not None
+        operands = product.left, product.right
+        if not all(operand.tile.contracted for operand in operands):
+            raise unsuited("integers that are not adjacent along what is contracted")
+        if self.classes.limits.get(product.over, DEPTH + 1) > DEPTH:
+            raise unsuited("sums of integers that 32 bits may not hold")
+        return replace(
+            product, dtype=" ".join(self.arrays[o.map.array].dtype.name for o in operands)
+        )
 
     def operand(
         self,

@@ -8,6 +8,7 @@ from redlang.codegen.cuda.access import Accesses
 from redlang.codegen.cuda.elements import Unit, rounded
 from redlang.codegen.cuda.frame import Value
 from redlang.codegen.cuda.kernel_text import Classes
+from redlang.codegen.cuda.matrix_bodies import is_counted
 from redlang.codegen.cuda.matrix_frame import RANGE, MatrixFrame
 from redlang.codegen.cuda.matrix_memory import SharedPlan
 from redlang.codegen.cuda.matrix_roles import Fetch, LoopWork, Multiply, Operand
@@ -17,13 +18,14 @@ from redlang.codegen.cuda.matrix_summaries import Summaries
 from redlang.codegen.cuda.matrix_text import tile_text, unsuited
 from redlang.codegen.cuda.matrix_values import MatrixValues
 from redlang.codegen.cuda.reducing import Folds
+from redlang.codegen.cuda.values import Operands
 from redlang.ir import walk
 from redlang.ir.build import Builder
-from redlang.ir.loops import Contract, Kernel, Loop, Loops, Store
-from redlang.ir.program import Expr, Index, Load, Ref
+from redlang.ir.loops import Compute, Contract, Kernel, Loop, Loops, Store
+from redlang.ir.program import Expr, Index, Literal, Load, Ref
 from redlang.ir.types import F32, Type, compute_type
 from redlang.schedule.bounds import Knowledge, certain
-from redlang.schedule.fragments import STEP, SharedLine
+from redlang.schedule.fragments import STEP, STEP_BYTES, SharedLine
 from redlang.schedule.matrices import MatrixPlan
 
 
@@ -59,6 +61,13 @@ class MatrixUnit(Unit):
         self.summaries = Summaries(frame, kernel, plan)
         self.knowledge = Knowledge(self.is_one, self.summaries.of)
         self.scan = Scan(frame)
+        self.counted = {
+            s.name
+            for loop in kernel.body
+            if isinstance(loop, Loop)
+            for s in loop.body
+            if isinstance(s, Contract) and is_counted(s)
+        }
 
     # The unit ---------------------------------------------------------------------------------
 
@@ -120,6 +129,30 @@ class MatrixUnit(Unit):
 
     # Products ---------------------------------------------------------------------------------
 
+    def compute(self, statement: Compute) -> None:
+        """Give a name its value; sums of integers begin as 32 bits, which products add up in."""
+        if statement.name not in self.counted or walk.refs(statement.value):
+            super().compute(statement)
+            return
+        assert isinstance(statement.value, Literal), statement
+        frame = self.frame
+        axes = frame.tile_axes(statement.type.axes)
+        zeros = frame.module.declare("zeros", f'w.zeros({frame.size(axes)}, "i32")')
+        value = self.values.assign("nothing", f"{zeros}()", axes, "i32", frame.depth)
+        frame.define(statement.name, self._named(statement.name, value))
+
+    def _over(self, expr: Expr, type_: Type, base: str = "value") -> Value:
+        """Return an expression as a tile over exactly the axes of a type, in a compute type."""
+        value = super()._over(expr, type_, base)
+        if value.code != "i32":
+            return value
+        operands = Operands()
+        text = f"i64({operands.name(value)})"
+        (wide,) = self.values.mapped(
+            "wide", ["i64"], [], [text], operands, value.axes, self.frame.depth
+        )
+        return wide
+
     def await_operands(self, products: Sequence[Multiply], before: Sequence[Multiply] = ()) -> None:
         """Wait for the tiles that products read and those `before` have not waited for."""
         for operand in self._but(products, before):
@@ -136,7 +169,9 @@ class MatrixUnit(Unit):
         frame = self.frame
         contract = product.contract
         width = self.matrix.width(product.column)
-        contracted = -(-self.matrix.width(product.over) // STEP) * STEP
+        counted = is_counted(contract)
+        step = STEP_BYTES if counted else STEP
+        contracted = -(-self.matrix.width(product.over) // step) * step
         rows_first = self.rows_first(product.column)
         right = self.shared.rings[product.right]
         parts = [f'w.Product("{product.dtype}", {width}, {contracted}']
@@ -162,7 +197,7 @@ class MatrixUnit(Unit):
         self.variables.add(variable)
         frame.line(f"{variable} = {make}({', '.join(arguments)})")
         axes = frame.tile_axes(contract.type.axes)
-        frame.define(contract.name, Value(variable, axes, "f32"))
+        frame.define(contract.name, Value(variable, axes, "i32" if counted else "f32"))
 
     def rows_first(self, column: str) -> bool:
         """Say whether rows come before a column axis in fragments."""
@@ -186,8 +221,10 @@ class MatrixUnit(Unit):
         """Wait for products; the values of `names` are complete after it."""
         frame = self.frame
         values = [value for name in names if (value := frame.lookup(name)) is not None]
-        counts = ", ".join(str(frame.size(value.axes)) for value in values)
-        make = frame.module.declare("wait", f"w.wait({pending}{', ' if counts else ''}{counts})")
+        counts = [str(pending), *(str(frame.size(value.axes)) for value in values)]
+        if any(value.code != "f32" for value in values):
+            counts.append(f"codes={tuple(value.code for value in values)}")
+        make = frame.module.declare("wait", f"w.wait({', '.join(counts)})")
         texts = ", ".join(value.text for value in values)
         frame.line(f"{texts} = {make}({texts})" if texts else f"{make}()")
         for name, value in zip(names, values, strict=True):

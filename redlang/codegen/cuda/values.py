@@ -330,8 +330,11 @@ class Values:
 
 
 def _dtype(code: str, dtype: DType) -> DType:
-    """Return the compute type of an operand; it must be what the expression has."""
-    if CODES[dtype.name] != code:
+    """Return the compute type of an operand; it must be what the expression has.
+
+    Integers of 32 bits are computed with as 64, wherever they meet anything.
+    """
+    if CODES[dtype.name] != code and (code, dtype) != ("i32", I64):
         raise InternalError(f"an operand of type {code} where {dtype} is read")
     return dtype
 

@@ -15,7 +15,13 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from redlang.schedule.fragments import STEP, SharedTile, accumulators, left_operands
+from redlang.schedule.fragments import (
+    STEP,
+    STEP_BYTES,
+    SharedTile,
+    accumulators,
+    left_operands,
+)
 from redlang.targets.kinds import F32, I32, VOID, Kind, tuple_of
 from redlang.targets.ptx.inline import (
     Values,
@@ -29,6 +35,7 @@ from redlang.targets.ptx.inline import (
 )
 
 _MEMORY = "~{memory}"
+_INTEGERS = {"i8": "s8", "u8": "u8"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +43,10 @@ class Product:
     """The product of one tile: 64 rows of `left` times `columns` columns of `right`.
 
     Attributes:
-        dtype: Type of both operands, `f16` or `bf16`.
-        columns: A multiple of 8, at most 256.
-        contracted: Extent of the contracted axis, a multiple of 16.
+        dtype: Type of both operands, `f16` or `bf16`; or of each, `i8` or `u8`, the left one's
+            first: their sums are integers of 32 bits.
+        columns: A multiple of 8, at most 256; of 16 for integers.
+        contracted: Extent of the contracted axis, a multiple of 16; of 32 for integers.
         right: How the right operand lies in shared memory.
         left: How the left operand does, or None if it comes in registers.
         accumulate: Whether to add to the accumulators.
@@ -53,6 +61,24 @@ class Product:
     accumulate: bool = False
     rows_first: bool = True
 
+    @property
+    def integers(self) -> bool:
+        """Say whether accumulators are integers."""
+        return " " in self.dtype
+
+    @property
+    def step(self) -> int:
+        """Return the elements of the contracted axis that one instruction takes."""
+        return STEP_BYTES if self.integers else STEP
+
+    @property
+    def name(self) -> str:
+        """Return the shape and the types of the instruction."""
+        shape = f"m64n{self.columns}k{self.step}"
+        if not self.integers:
+            return f"{shape}.f32.{self.dtype}.{self.dtype}"
+        return f"{shape}.s32." + ".".join(_INTEGERS[part] for part in self.dtype.split())
+
 
 def product(shape: Product) -> Word:
     """Return a function that issues a product and commits it as one group.
@@ -63,10 +89,11 @@ def product(shape: Product) -> Word:
     """
     count = shape.columns // 2
     registers = 0 if shape.left is not None else shape.contracted // 4
-    fragment = tile_type("f32", count)
+    fragment = tile_type("i32" if shape.integers else "f32", count)
     kinds: list[Kind | str] = [fragment] if shape.accumulate else []
     kinds += ["u32" if shape.left is not None else tile_type("i32", registers), "u32"]
     order = _order(shape.columns, shape.rows_first)
+    element = I32 if shape.integers else F32
     text = _text(shape)
 
     def generate(builder: ir.IRBuilder, values: Values) -> Values:
@@ -75,11 +102,13 @@ def product(shape: Product) -> Word:
             given = unpack(builder, before[0], count)
             held = [given[place] for place in order]
         else:
-            held = [ir.Constant(F32, ir.Undefined)] * count
+            held = [ir.Constant(element, ir.Undefined)] * count
         operands = [left] if shape.left is not None else unpack(builder, left, registers)
-        constraints = ["=f"] * count + [str(number) for number in range(count)]
+        constraints = ["=r" if shape.integers else "=f"] * count + [
+            str(number) for number in range(count)
+        ]
         constraints += ["r"] * (len(operands) + 1) + [_MEMORY]
-        result = ir.LiteralStructType([F32] * count)
+        result = ir.LiteralStructType([element] * count)
         arguments = [*held, *operands, right]
         raw = asm(builder, result, text, ",".join(constraints), arguments, effect=True)
         return _arranged(builder, raw, order)
@@ -103,7 +132,7 @@ def _text(shape: Product) -> str:
     """Return the PTX of a whole product: addresses to descriptors, then one instruction a step."""
     count = shape.columns // 2
     first = 2 * count
-    steps = shape.contracted // STEP
+    steps = shape.contracted // shape.step
     lines = [
         ".reg .pred add, none;",
         ".reg .b32 word;",
@@ -118,20 +147,21 @@ def _text(shape: Product) -> str:
     lines += _descriptor("right", f"${first + registers}", shape.right)
     lines.append("wgmma.fence.sync.aligned;")
     outputs = ", ".join(f"${number}" for number in range(count))
-    name = f"m64n{shape.columns}k{STEP}.f32.{shape.dtype}.{shape.dtype}"
     for step in range(steps):
         if shape.left is not None:
             lines.append(f"add.s64 l, left, {shape.left.step_offset(step) >> 4};")
             left = "l"
             flags = f"1, 1, {int(not shape.left.contracted)}, {int(not shape.right.contracted)}"
+            # Integers have neither signs to turn nor transposed operands.
+            flags = "" if shape.integers else f", {flags}"
         else:
             words = (f"${first + 4 * step + number}" for number in range(4))
             left = "{" + ", ".join(words) + "}"
-            flags = f"1, 1, {int(not shape.right.contracted)}"
+            flags = f", 1, 1, {int(not shape.right.contracted)}"
         lines.append(f"add.s64 r, right, {shape.right.step_offset(step) >> 4};")
         added = "add" if step or shape.accumulate else "none"
         lines.append(
-            f"wgmma.mma_async.sync.aligned.{name} {{{outputs}}}, {left}, r, {added}, {flags};"
+            f"wgmma.mma_async.sync.aligned.{shape.name} {{{outputs}}}, {left}, r, {added}{flags};"
         )
     lines.append("wgmma.commit_group.sync.aligned;")
     return "{ " + " ".join(lines) + " }"
@@ -165,18 +195,20 @@ def operand(dtype: str, columns: int, *, rows_first: bool = True) -> Word:
     return define("operand", result, [tile_type("f32", columns // 2)], generate)
 
 
-def wait(pending: int, *counts: int) -> Word:
+def wait(pending: int, *counts: int, codes: Sequence[str] = ()) -> Word:
     """Return a function that waits until at most `pending` committed products are in flight.
 
     Args:
         pending: Products that may go on; only those issued since the last `wait(0)`.
         *counts: Registers of the fragments that pass through: those that are now complete.
+        codes: What they hold, f32 if not given.
 
     Returns:
         A function of the fragments that returns them (a tuple if there are several).
     """
     total = sum(counts)
-    kinds = [tile_type("f32", count) for count in counts]
+    codes = codes or ["f32"] * len(counts)
+    kinds = [tile_type(code, count) for code, count in zip(codes, counts, strict=True)]
     text = f"wgmma.wait_group.sync.aligned {pending};"
 
     def generate(builder: ir.IRBuilder, values: Values) -> Values:
