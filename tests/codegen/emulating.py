@@ -148,7 +148,7 @@ class Machine:
 
     def fetched(self, counter, last):
         """Number the units of a launch for one thread; the counter wraps to 0."""
-        assert np.unique(self.thread).size == 1, "each lane of a warp fetches a unit"
+        assert np.unique(np.asarray(self.thread)).size == 1, "each lane of a warp fetches a unit"
         return self.fetched_for_all(counter, last)
 
     def fetched_for_all(self, counter, last):
