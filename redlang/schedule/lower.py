@@ -17,13 +17,13 @@ from redlang.ir.build import Builder, convert
 from redlang.ir.program import Apply, Definition, Expr, Program, Reduce, Ref
 from redlang.ir.types import Type
 from redlang.schedule import tidy
-from redlang.schedule.bounds import possible
 from redlang.schedule.contract import split_product
 from redlang.schedule.handed import hand_on
 from redlang.schedule.joints import joint_statements, with_axis
 from redlang.schedule.list_slots import with_slots
 from redlang.schedule.nests import Nest
 from redlang.schedule.plan import NestPlan, Plan, segment_axis
+from redlang.schedule.visited import visited
 
 # Above this many nodes, or with one of these, a pointwise value is computed once and kept.
 CHEAP_NODES = 9
@@ -215,7 +215,8 @@ class _Lowering:
         """Sweep the first of some axes: by tiles, or by blocks whose states are then merged."""
         axis, *rest = axes
         if not blocks:
-            with self._loop(axis, self._tile(axis), self._some(sweep) if not rest else None):
+            some = None if rest else visited(sweep, self._pointwise, self.builder)
+            with self._loop(axis, self._tile(axis), some):
                 self._sweep_loops(sweep, tuple(rest))
             return
         *smaller, size = blocks
@@ -242,35 +243,6 @@ class _Lowering:
 
     def _tile(self, axis: str) -> int:
         return dict(self.plan.tiles).get(axis, 1)
-
-    def _some(self, sweep: incremental.Sweep) -> Expr | None:
-        """Return a test for tiles in which some stage has an element, if all have conditions."""
-        tests: list[Expr] = []
-        for step in sweep.update:
-            if not isinstance(step, incremental.Partial):
-                continue
-            condition = None if step.condition is None else self._inlined(step.condition, sweep)
-            test = None if condition is None else possible(condition, self.builder)
-            if test is None:
-                return None
-            tests.append(test)
-        return _any(tests, self.builder)
-
-    def _inlined(self, expr: Expr, sweep: incremental.Sweep) -> Expr:
-        """Return a condition with the steps and definitions that it reads written out."""
-        each = {
-            s.name: s.value
-            for s in sweep.update
-            if isinstance(s, incremental.Each | incremental.Let)
-        }
-
-        def rule(node: Expr) -> Expr:
-            if not isinstance(node, Ref):
-                return node
-            body = each.get(node.name) or self._pointwise(node.name)
-            return node if body is None else walk.rewrite(body, rule)
-
-        return walk.rewrite(expr, rule)
 
     def _update(self, sweep: incremental.Sweep) -> None:
         for step in sweep.update:
@@ -427,15 +399,6 @@ class _Lowering:
                         for side in (step.names, step.left, step.right)
                     )
                     self._combine(replace(step, names=made, left=left, right=right))
-
-
-def _any(tests: list[Expr], builder: Builder) -> Expr | None:
-    if not tests:
-        return None
-    first, *rest = dict.fromkeys(tests)
-    for test in rest:
-        first = builder.apply("or", first, test)
-    return first
 
 
 def _is_cheap(expr: Expr) -> bool:

@@ -51,6 +51,8 @@ class MatrixPlan:
             runs beside another's products.
         persistent: Whether as many blocks as the device holds run through all units, so that the
             next unit's operands arrive while one ends.
+        ahead: Whether a unit's first tiles are worked on beside the last ones of the unit before:
+            shared memory has room for the operands of both.
         staged: Whether results leave through shared memory.
         unit: The instructions of products.
         warp_rows: Rows that one warp holds.
@@ -67,6 +69,7 @@ class MatrixPlan:
     min_blocks: int = 1
     turns: bool = False
     persistent: bool = False
+    ahead: bool = False
     staged: bool = False
     unit: MatrixUnitName = "wgmma"
     warp_rows: int = 16

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from redlang.ir.build import Builder
 from redlang.ir.incremental import Partial, Sweep
 from redlang.ir.loops import GridAxis
 from redlang.ir.program import ArrayParam, Expr, Load, Program
@@ -41,6 +42,7 @@ from redlang.schedule.product_plans import (
     product_shape,
 )
 from redlang.schedule.product_plans import Shape as Products
+from redlang.schedule.visited import is_band
 
 FAMILY = "matrix tiles"
 WIDEST = 256
@@ -61,6 +63,8 @@ FEW_ROWS = 16
 MASK_REGISTERS = 24
 """Registers that three groups lack for masks, as their producer's group checks operands."""
 BARRIER_BYTES = 2048
+FEW_SPECIAL = 2
+"""Special functions an element from which on units that overlap lose more than they gain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,8 @@ class Shape:
         inner: Axes contracted inside the loop, whole.
         columns: Further axes of accumulators, whole.
         masked: Whether the loop has elements that take no part.
+        brief: Whether a unit has few of its tiles, for a mask bounds it from both sides, and little
+            work on elements beside their products.
         pairs: Arrays of a side of reductions over pairs, at most; 0 if there are none.
     """
 
@@ -81,6 +87,7 @@ class Shape:
     inner: tuple[str, ...]
     columns: tuple[str, ...]
     masked: bool
+    brief: bool
     pairs: int = 0
 
 
@@ -238,7 +245,12 @@ def _shape(facts: Facts, stored: tuple[DType, ...], paired: Sequence[Pairing] = 
         for step in sweep.update
     )
     arrays = (len(side) for pairing in paired for side in (pairing.lefts, pairing.rights))
-    return Shape(rows, loop, inner, columns, masked, max(arrays, default=0))
+    (sweep,) = facts.nest.sweeps
+    special = facts.element_work.special / facts.size((*facts.nest.base, loop))
+    brief = special < FEW_SPECIAL and is_band(
+        sweep, loop, facts.pointwise, Builder.of(facts.program)
+    )
+    return Shape(rows, loop, inner, columns, masked, brief, max(arrays, default=0))
 
 
 def product_pairs(facts: Facts) -> list[tuple[Expr, Expr]]:
@@ -353,12 +365,14 @@ def _fitted(
         limit = device.sm.shared_bytes_per_block - BARRIER_BYTES
         if plan.min_blocks > 1:
             limit = device.sm.shared_bytes // plan.min_blocks - BARRIER_BYTES
-        if kept + (out if plan.staged else 0) <= limit:
-            return replace(plan, columns=((shape.loop, columns), *whole), tile_bytes=read)
+        tiled = replace(plan, columns=((shape.loop, columns), *whole), tile_bytes=read)
+        left = limit - kept - (out if plan.staged else 0)
+        if left >= 0:
+            # Groups in turn fill each other's gaps between units as it is.
+            calm = plan.persistent and plan.groups == 2 and not plan.turns
+            return replace(tiled, ahead=calm and shape.brief and left >= plan.tile_rows * once * 2)
         if plan.staged and kept <= limit:
-            return replace(
-                plan, columns=((shape.loop, columns), *whole), staged=False, tile_bytes=read
-            )
+            return replace(tiled, staged=False)
         columns -= STEP
     return None
 

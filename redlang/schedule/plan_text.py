@@ -133,6 +133,7 @@ def _matrix(plan: MatrixPlan) -> Iterator[str]:
     ways = [f"{plan.stages} tiles of each operand in flight"]
     ways += ["groups in turn"] if plan.turns else []
     ways += ["blocks stay for several units"] if plan.persistent else []
+    ways += ["a unit begins while the last one ends"] if plan.ahead else []
     ways += ["results by tensor copies"] if plan.staged else []
     yield f"  copies    {', '.join(ways)}"
 

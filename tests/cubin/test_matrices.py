@@ -75,6 +75,14 @@ def test_two_accumulators_leave_room_for_wide_tiles(gpu):
     assert 'w.Product("bf16", 128, 96, ' in kernel.text.source
 
 
+def test_units_that_overlap_leave_room_for_wide_tiles(gpu):
+    shapes = attend(b=4, h=16, m=2048, n=2048, d=128)
+    kernel = compiled(VARIANTS["window"], "bf16", gpu, **shapes)
+    assert "ended_place" in kernel.text.source
+    assert 'w.Product("bf16", 128, 128, ' in kernel.text.source
+    assert kernel.spill_bytes == 0
+
+
 def test_grouped_queries_share_a_tile(gpu):
     shapes = {"q": (4, 32, 1, 128), "k": (4, 8, 512, 128), "v": (4, 8, 512, 128)}
     kernel, *_ = compiled_all(GROUPED, "bf16", gpu, **shapes)

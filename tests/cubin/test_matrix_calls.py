@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import redlang
+from redlang.schedule import matrix_plans
 from redlang.schedule.device import DEFAULT_DEVICE
 from tests.cubin.device import simulated
 
@@ -190,6 +191,19 @@ def test_variants(name, gpu, rng):
     given = arrays(rng, "bf16", **attend(m=60, n=60, d=16))
     extra, names = variant(name, rng)
     check(VARIANTS[name], {**given, **extra}, gpu, names)
+
+
+def test_units_of_one_block_overlap(monkeypatch, rng):
+    # Rows of the first unit see nothing, a NaN is behind the mask of most others.
+    text = scores("s = where((n <= m - 130) & (n > m - 150), s)")
+    monkeypatch.setattr(matrix_plans, "SHORT_LOOP", 0)
+    given = arrays(rng, "bf16", **attend(h=1, m=150, n=70, d=112, e=16))
+    given["v"][0, 0, 10, 3] = np.nan
+    with simulated(monkeypatch, replace(DEFAULT_DEVICE, sms=1)) as gpu:
+        check(text, given, gpu)
+        (path,) = gpu.paths
+    assert path.queued
+    assert "ended_place" in path.source
 
 
 def test_a_nan_shows_behind_weights_that_are_filled(gpu, rng):

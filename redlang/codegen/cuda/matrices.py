@@ -24,6 +24,7 @@ from redlang.codegen.cuda.matrix_roles import (
     Roles,
 )
 from redlang.codegen.cuda.matrix_stores import staging_bytes
+from redlang.codegen.cuda.matrix_stream import streamed
 from redlang.codegen.cuda.matrix_text import MatrixText, unsuited, with_words
 from redlang.codegen.cuda.matrix_units import UnitRanges
 from redlang.codegen.cuda.text_flow import needed, reads, without
@@ -78,11 +79,13 @@ class Emitter(UnitRanges):
         staging = staging_bytes(consumer.staged) * self.plan.groups * WARPS
         self.checked = consumer.checked = checked_operands(list(self.works.values()))
         names = frame.module.names
-        consumer.shared = share(operands, self.plan.stages, staging, self.checked, names)
+        ahead = 1 + self.plan.ahead
+        consumer.shared = share(operands, self.plan.stages, ahead, staging, self.checked, names)
         queued = self.plan.persistent and self.kernel.segment is None
         if queued and (self._graded() is not None or self._is_scanned()):
             counter = frame.parameter(Counters())
             self.queue = Queue(-(-consumer.shared.bytes // 16) * 16, counter)
+            consumer.streams = self.plan.ahead and self._is_stream()
         with frame.scope([]) as constants, frame.scope([]) as unit:
             self._block_ranges()
             consumer.ends = {id(loop): self._ends(loop) for loop in self.loops}
@@ -100,7 +103,13 @@ class Emitter(UnitRanges):
             scan = ["number = i32(cuda.blockIdx.x)", *unit.lines, *scan]
         producer = self._each_unit(unit.lines, producing, scan=scan)
         checking = self._each_unit(unit.lines, checker, "lead") if checker else []
-        consumed = self._each_unit(unit.lines, body.lines, "leads")
+        if consumer.stream is None or self.queue is None:
+            consumed = self._each_unit(unit.lines, body.lines, "leads")
+        else:
+            parts = consumer.stream
+            read = reads([*body.lines, *parts.first, *parts.tile, *parts.rest, *parts.last])
+            own = [*self._known(), *self._not_handed_on(unit.lines, read)]
+            consumed = streamed(parts, self.queue, own, body.lines, names)
         return self._assembled(constants.lines, scan, producer, checking, consumed)
 
     def _last_reads(self) -> dict[Operand, Loop]:
@@ -194,6 +203,11 @@ class Emitter(UnitRanges):
                     lines += indented(fill_ring(frame, rings[operand], first))
             lines += indented([f"{first} = {first} + {loop.tile}", *skipped])
         return lines
+
+    def _is_stream(self) -> bool:
+        """Say whether a unit is one loop whose late products may run beside the next unit's."""
+        works = list(self.works.values())
+        return len(works) == 1 and bool(works[0].heads and works[0].late)
 
     def _not_handed_on(self, unit: Sequence[str], read: frozenset[str]) -> list[str]:
         """Return what lines need to know of a unit beside what the queue says."""

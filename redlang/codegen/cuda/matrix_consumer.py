@@ -27,6 +27,7 @@ from redlang.codegen.cuda.matrix_fills import (
     kind_of,
 )
 from redlang.codegen.cuda.matrix_pairs import Paired
+from redlang.codegen.cuda.matrix_producer import indented
 from redlang.codegen.cuda.matrix_roles import LoopWork, Multiply
 from redlang.codegen.cuda.matrix_shares import (
     first_values,
@@ -35,6 +36,7 @@ from redlang.codegen.cuda.matrix_shares import (
     without_scalings,
 )
 from redlang.codegen.cuda.matrix_strands import Strand, strands
+from redlang.codegen.cuda.matrix_stream import Stream
 from redlang.codegen.cuda.matrix_text import unsuited
 from redlang.codegen.cuda.matrix_weights import Power, with_powers
 from redlang.ir.loops import Compute, Contract, Fold, Loop
@@ -54,9 +56,11 @@ class Consumer(MatrixElements):
 
     Attributes:
         needed: The registers that its loops' tiles cannot do without.
+        stream: The parts of its loop's text, where tiles of all units make one stream.
     """
 
     needed: int = 0
+    stream: Stream | None = None
 
     # Loops ------------------------------------------------------------------------------------
 
@@ -99,27 +103,48 @@ class Consumer(MatrixElements):
             for line in scope.lines:
                 frame.line(line)
             with frame.scope([statement.axis], written) as scope:
-                for place in places:
+                complete = [
                     self._step(strands, place, (place or len(strands)) - 1, turns=True)
+                    for place in places
+                ]
                 self._next(statement, first)
-            self.block(f"while {first} < {stop}:", scope.lines)
-            for line in self.released_whole(statement):
-                frame.line(line)
-            before = [product for strand in strands[:-1] for product in strand.work.late]
-            self.await_operands(last.work.late, before)
-            for product in last.work.late:
-                self.issue(product)
-            self.wait(0, list(dict.fromkeys(p.contract.name for p in last.work.late)))
-            self.release(last.work.late)
-        self.block(f"if {first} < {stop}:", outer.lines)
-        left = self.released_whole(statement)
+            with frame.scope([]) as ending:
+                before = [product for strand in strands[:-1] for product in strand.work.late]
+                self.await_operands(last.work.late, before)
+                for product in last.work.late:
+                    self.issue(product)
+                self.wait(0, list(dict.fromkeys(p.contract.name for p in last.work.late)))
+                self.release(last.work.late)
+        more, left = f"{first} < {stop}", self.released_whole(statement)
+        if self.streams:
+            late = [product.contract.name for s in strands for product in s.work.late]
+            self.stream = Stream(
+                more=more,
+                begun=len(frame.at(frame.depth)),
+                first=outer.lines,
+                tile=scope.lines[: complete[0]],
+                rest=scope.lines[complete[0] :],
+                last=ending.lines,
+                left=left,
+                accumulators=frozenset(map(self._variable_of, late)),
+            )
+            return
+        lines = [*outer.lines, f"while {more}:", *indented(scope.lines), *left, *ending.lines]
+        self.block(f"if {more}:", lines)
         if left:
             self.block("else:", left)
 
+    def _variable_of(self, name: str) -> str:
+        value = self.frame.lookup(name)
+        assert value is not None
+        return value.text
+
     def _step(
         self, strands: Sequence[LoopText], place: int, flying: int | None, *, turns: bool = False
-    ) -> None:
+    ) -> int:
         """Write one strand's work on a tile, beside the last products of the one before.
+
+        Return how many lines of the tile come before its element work.
 
         Args:
             strands: All of the loop's.
@@ -149,6 +174,7 @@ class Consumer(MatrixElements):
         if late and strand.early:
             self.wait(0, list(dict.fromkeys(moved)))
             self.release(late, after)
+        complete = len(self.frame.at(self.frame.depth))
         self.elements(strand)
         if late and not strand.early:
             made = [self.fragment_name(product.rows) for product in strand.work.late]
@@ -159,6 +185,7 @@ class Consumer(MatrixElements):
             self.pack(product)
         self._spoil(strand)
         self.current = None
+        return complete
 
     def _take_turn(self) -> None:
         """Wait until the group before this one has issued its products."""
@@ -241,8 +268,8 @@ class Consumer(MatrixElements):
         found = strands(work, elements)
         flying = [strand.work.late for strand in (found[-1], *found[:-1])]
         return [
-            self._strand(statement, strand, names, rows, beside)
-            for strand, beside in zip(found, flying, strict=True)
+            self._strand(statement, strand, names, rows, beside, waits=self.streams and not place)
+            for place, (strand, beside) in enumerate(zip(found, flying, strict=True))
         ]
 
     def _may_divide(self, factor: Expr) -> bool:
@@ -256,6 +283,8 @@ class Consumer(MatrixElements):
         first: Sequence[str],
         rows: Mapping[str, Kind],
         flying: Sequence[Multiply],
+        *,
+        waits: bool,
     ) -> LoopText:
         """Return how the absent elements of a strand are kept out, and how its products overlap.
 
@@ -265,6 +294,7 @@ class Consumer(MatrixElements):
             first: Element values that read no result of a fold.
             rows: What is known of values of rows.
             flying: What runs beside the strand's element work.
+            waits: Whether it may not: what follows is another unit's.
         """
         work, elements = strand.work, strand.elements
         uses: list[Use] = [s for s in elements if isinstance(s, Fold) and statement.axis in s.over]
@@ -281,10 +311,12 @@ class Consumer(MatrixElements):
         counted = tuple(use for use in uses if not is_plain(use))
         groups = [g for g in (sources, names, [*sources, *names]) if g]
         found = filling(elements, counted, groups, varies, rows)
-        early = self._waits_early(statement, strand, flying)
+        early = self._waits_early(statement, strand, flying, waits=waits)
         return LoopText(statement, work, elements, found, counted, early)
 
-    def _waits_early(self, statement: Loop, strand: Strand, flying: Sequence[Multiply]) -> bool:
+    def _waits_early(
+        self, statement: Loop, strand: Strand, flying: Sequence[Multiply], *, waits: bool
+    ) -> bool:
         """Say whether a group waits for its last products before its element work.
 
         Else they run beside it, and their packed operands take registers. Where two groups fill
@@ -294,7 +326,7 @@ class Consumer(MatrixElements):
             UnsuitedError: Registers have no room for tiles either way, and smaller ones remain.
         """
         if self.matrix.unit != "wgmma" or self.matrix.width(statement.axis) <= SMALLEST:
-            return False
+            return waits
 
         def size(type_: Type) -> int:
             return self.frame.size(self.frame.tile_axes(type_.axes))
@@ -304,10 +336,11 @@ class Consumer(MatrixElements):
         early = held + demand(strand.work, strand.elements, flying, size, early=True)
         room = self.matrix.consumer_registers(bool(self.checked)) - RESERVE
         calm = self.matrix.groups == 2 and not self.matrix.turns
-        if late > room and not (calm and early <= room):
+        waits |= late > room
+        if waits and not (calm and early <= room):
             raise unsuited(f"tiles of {early} registers where there is room for {room}")
-        self.needed = max(self.needed, RESERVE + (late if late <= room else early))
-        return late > room
+        self.needed = max(self.needed, RESERVE + (early if waits else late))
+        return waits
 
     def _next(self, statement: Loop, first: str) -> None:
         self.frame.line(f"{first} = {first} + {statement.tile}")

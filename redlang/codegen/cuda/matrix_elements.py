@@ -8,7 +8,13 @@ from dataclasses import dataclass, field
 from redlang.codegen.arguments import Extent
 from redlang.codegen.cuda.frame import Value, conjunction
 from redlang.codegen.cuda.matrix_fills import POSITIVE, Fill, Filling, Use, kind_of
-from redlang.codegen.cuda.matrix_masks import Bounds, greatest, index_bounds, least
+from redlang.codegen.cuda.matrix_masks import (
+    Bounds,
+    existence,
+    greatest,
+    index_bounds,
+    least,
+)
 from redlang.codegen.cuda.matrix_presence import maximum_of, shown_by
 from redlang.codegen.cuda.matrix_roles import LoopWork, Multiply
 from redlang.codegen.cuda.matrix_shares import is_moved
@@ -375,17 +381,13 @@ class MatrixElements(MatrixUnit):
         if statement.op != "any" or condition is None:
             super().fold(statement)
             return
-        bounds = index_bounds(condition, axis, b)
-        if bounds.rest is not None:
-            self._seen(loop, statement, condition)
-            return
         # Each tile may say so of the loop: tiles that are passed over have none.
-        first = Ref(f"{axis}.start", Type(I64))
-        last = b.sub(Ref(f"{axis}.stop", Type(I64)), 1)
-        low = greatest([*bounds.low, first], b)
-        high = least([*bounds.high, last], b)
-        found = self._over(b.apply("le", low, high), statement.types[0])
-        self._results(statement, [found])
+        start, stop = (Ref(f"{axis}.{end}", Type(I64)) for end in ("start", "stop"))
+        some = existence(condition, axis, start, stop, b)
+        if some is None:
+            self._seen(loop, statement, condition)
+        else:
+            self._results(statement, [self._over(some, statement.types[0])])
 
     def _seen(self, loop: LoopText, statement: Fold, condition: Expr) -> None:
         """Write whether a row has an element that takes part, looking at partly absent tiles."""

@@ -24,6 +24,8 @@ _NAMES = {
         "following",
         "queue_place",
         "queue_parity",
+        "has_ended",
+        "ended_place",
         "stage",
         "thread",
         "lane",

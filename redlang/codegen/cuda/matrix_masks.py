@@ -11,6 +11,7 @@ analysis turns the test for empty tiles into the first and last tile of a loop.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -36,6 +37,13 @@ def conjuncts(condition: Expr) -> list[Expr]:
     """Return the parts of a conjunction."""
     if isinstance(condition, Apply) and condition.op == "and":
         return [part for argument in condition.arguments for part in conjuncts(argument)]
+    return [condition]
+
+
+def disjuncts(condition: Expr) -> list[Expr]:
+    """Return the parts of a disjunction."""
+    if isinstance(condition, Apply) and condition.op == "or":
+        return [part for argument in condition.arguments for part in disjuncts(argument)]
     return [condition]
 
 
@@ -76,6 +84,31 @@ def index_bounds(condition: Expr, axis: str, builder: Builder) -> Bounds:
         return isinstance(expr, Index) and expr.axis == axis
 
     return bounds_of(condition, symbol, symbol, builder)
+
+
+def existence(condition: Expr, axis: str, start: Expr, stop: Expr, builder: Builder) -> Expr | None:
+    """Return whether a condition holds for an index of `axis`; None where bounds do not say.
+
+    Args:
+        condition: What holds for elements that take part.
+        axis: The axis.
+        start: The first index.
+        stop: The end of indices.
+        builder: The kernel's.
+    """
+    always = index_bounds(condition, axis, builder)
+    parts = (
+        [Bounds()]
+        if always.rest is None
+        else [index_bounds(part, axis, builder) for part in disjuncts(always.rest)]
+    )
+    if any(part.rest is not None for part in parts):
+        return None
+    last = builder.sub(stop, 1)
+    lows = [greatest((*always.low, *part.low, start), builder) for part in parts]
+    highs = [least((*always.high, *part.high, last), builder) for part in parts]
+    some = [builder.apply("le", low, high) for low, high in zip(lows, highs, strict=True)]
+    return functools.reduce(lambda x, y: builder.apply("or", x, y), some)
 
 
 def tile_bounds(some: Expr, axis: str, builder: Builder) -> Bounds:

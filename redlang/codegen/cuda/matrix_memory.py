@@ -129,14 +129,24 @@ class SharedPlan:
 def share(
     operands: Iterable[Operand],
     stages: int,
+    ahead: int,
     staging_bytes: int,
     checked: Container[Operand],
     names: Names,
 ) -> SharedPlan:
-    """Lay out shared memory: whole-unit operands once, looped ones in rings, then results."""
+    """Lay out shared memory: rings of operands, then results.
+
+    Args:
+        operands: What is copied.
+        stages: Tiles of an operand that a loop brings.
+        ahead: Tiles of one that the whole unit uses.
+        staging_bytes: Room for results.
+        checked: Operands that pass through checkers.
+        names: The module's.
+    """
     rings: dict[Operand, Ring] = {}
     distinct = list(dict.fromkeys(operands))
-    counts = [1 if operand.loop is None else stages for operand in distinct]
+    counts = [ahead if operand.loop is None else stages for operand in distinct]
     # Widest lines first: a tile starts where its pattern of swizzled lines does.
     pairs = sorted(zip(distinct, counts, strict=True), key=lambda pair: -pair[0].map.span)
     staging = sum(count * operand.tile.bytes for operand, count in pairs)

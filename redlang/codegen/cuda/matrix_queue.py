@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from redlang.codegen.cuda.matrix_producer import indented
 
-PLACES = 2
-"""The unit that has begun, and the next."""
+PLACES = 3
+"""A unit that ends, the one that has begun, and the next."""
 _NUMBER = 16
 _WORD = 8
 
@@ -120,16 +120,16 @@ class Queue:
             f"number = w.got_number({self._at(_NUMBER)})",
         ]
 
-    def handed_on(self) -> list[str]:
+    def handed_on(self, place: str = "queue_place") -> list[str]:
         """Return lines that read what else a place holds."""
         return [
-            f"{value} = w.got_number({self._at(_NUMBER + _WORD * (1 + number))})"
+            f"{value} = w.got_number({self._at(_NUMBER + _WORD * (1 + number), place)})"
             for number, value in enumerate(self.values)
         ]
 
-    def release(self, lead: str) -> str:
+    def release(self, lead: str, place: str = "queue_place") -> str:
         """Return the line with which a warp gives a place back."""
-        return f"w.barrier_arrive({self._at(_WORD)}, {lead})"
+        return f"w.barrier_arrive({self._at(_WORD, place)}, {lead})"
 
     def advance(self) -> list[str]:
         """Return lines that go to the next place."""
@@ -143,5 +143,5 @@ class Queue:
     def _wait_for_room(self) -> str:
         return f"w.barrier_wait({self._at(_WORD)}, queue_parity ^ i32(1))"
 
-    def _at(self, offset: int) -> str:
-        return f"shared + {self.start + offset} + queue_place * {self.stride}"
+    def _at(self, offset: int, place: str = "queue_place") -> str:
+        return f"shared + {self.start + offset} + {place} * {self.stride}"

@@ -69,6 +69,9 @@ class MatrixUnit(Unit):
             if isinstance(s, Contract) and is_counted(s)
         }
 
+    streams: bool = False
+    """Whether tiles of all units make one stream; then each unit has one at least."""
+
     # The unit ---------------------------------------------------------------------------------
 
     def is_fragment(self, expr: Expr) -> bool:
@@ -106,8 +109,13 @@ class MatrixUnit(Unit):
 
     def entered(self, loop: Loop) -> list[str]:
         """Return lines that go to a loop's first tile."""
-        start, _ = self.ends[id(loop)]
-        return [f"{self.frame.first(loop.axis)} = {start}", *self.skipped(loop)]
+        first, (start, stop) = self.frame.first(loop.axis), self.ends[id(loop)]
+        skipped = self.skipped(loop)
+        lines = [f"{first} = {start}", *skipped]
+        if self.streams and skipped:
+            # A unit has a tile, if only one of which no element takes part.
+            lines += [f"if {first} >= {stop}:", f"    {first} = {start}"]
+        return lines
 
     def skipped(self, loop: Loop) -> list[str]:
         """Return lines that go past tiles of which no element takes part."""

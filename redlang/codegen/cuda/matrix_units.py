@@ -126,6 +126,10 @@ class UnitRanges:
             high = f"t.smaller({last} + 1, {size})"
         frame.line(f"{start} = {low}")
         frame.line(f"{stop} = {high}")
+        if self.consumer.streams:
+            # A unit has a tile, if only one of which no element takes part.
+            frame.line(f"{stop} = w.larger({stop}, 1)")
+            frame.line(f"{start} = t.smaller({start}, ({stop} - 1) // {loop.tile} * {loop.tile})")
         if self.kernel.segment is not None and self.kernel.segment.axis == loop.axis:
             self._share(loop, start, stop)
         return start, stop

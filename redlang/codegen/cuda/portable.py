@@ -49,7 +49,7 @@ class _Emitter(Emitter):
             scratch = max((tile.bytes for tile in tiles), default=0)
         warps = self.plan.threads // WARP
         names = frame.module.names
-        consumer.shared = share(operands, self.plan.stages, scratch * warps, (), names)
+        consumer.shared = share(operands, self.plan.stages, 1, scratch * warps, (), names)
         if any(o.tile.inner * o.tile.size < o.tile.span for o in operands):
             raise unsuited("lines shorter than their swizzle")
         consumer.checked = checked

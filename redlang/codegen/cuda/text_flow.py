@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 
 def reads(lines: Sequence[str]) -> frozenset[str]:
     """Return the names that lines read, whether or not they gave them before."""
     return _names(_parsed(lines), ast.Load)
+
+
+def writes(lines: Sequence[str]) -> frozenset[str]:
+    """Return the names that lines give a value."""
+    return _names(_parsed(lines), ast.Store)
 
 
 def without(lines: Sequence[str], names: frozenset[str]) -> list[str]:
@@ -29,6 +34,16 @@ def needed(lines: Sequence[str], wanted: frozenset[str]) -> list[str]:
             kept.insert(0, statement)
             wanted |= _names([statement], ast.Load)
     return _text(kept)
+
+
+def renamed(lines: Sequence[str], names: Mapping[str, str]) -> list[str]:
+    """Return lines with other names."""
+    found = _parsed(lines)
+    for statement in found:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name):
+                node.id = names.get(node.id, node.id)
+    return _text(found)
 
 
 def _parsed(lines: Sequence[str]) -> list[ast.stmt]:

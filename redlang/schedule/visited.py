@@ -1,0 +1,71 @@
+"""Which tiles of a sweep have elements that take part, and whether masks leave a short run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from redlang.ir import walk
+from redlang.ir.build import Builder
+from redlang.ir.incremental import Each, Let, Partial, Sweep
+from redlang.ir.program import Apply, Expr, Ref
+from redlang.schedule.bounds import bound, possible
+
+Lookup = Callable[[str], Expr | None]
+
+
+def visited(sweep: Sweep, pointwise: Lookup, builder: Builder) -> Expr | None:
+    """Return a test for tiles in which some stage has an element, if all have conditions.
+
+    Args:
+        sweep: The sweep.
+        pointwise: Gives the expression of a name that stands for one.
+        builder: The program's.
+    """
+    each = {s.name: s.value for s in sweep.update if isinstance(s, Each | Let)}
+
+    def rule(node: Expr) -> Expr:
+        if not isinstance(node, Ref):
+            return node
+        body = each.get(node.name) or pointwise(node.name)
+        return node if body is None else walk.rewrite(body, rule)
+
+    tests: list[Expr] = []
+    for step in sweep.update:
+        if not isinstance(step, Partial):
+            continue
+        written_out = None if step.condition is None else walk.rewrite(step.condition, rule)
+        test = None if written_out is None else possible(written_out, builder)
+        if test is None:
+            return None
+        tests.append(test)
+    return _any(tests, builder)
+
+
+def is_band(sweep: Sweep, axis: str, pointwise: Lookup, builder: Builder) -> bool:
+    """Say whether a mask leaves one run of an axis, bounded from both sides by other indices.
+
+    A bound that a scalar may excuse (`(left < 0) | (n > m - left)`) is none: it may be absent.
+    """
+    test = visited(sweep, pointwise, builder)
+    read = frozenset[str]() if test is None else walk.refs(test)
+    ends = {bound(axis, end).name for end in ("first", "last")}
+    return test is not None and ends <= read and _is_run(test)
+
+
+def _is_run(test: Expr) -> bool:
+    match test:
+        case Apply(op="and", arguments=arguments):
+            return all(map(_is_run, arguments))
+        case Apply(op="lt" | "le" | "gt" | "ge"):
+            return True
+        case _:
+            return False
+
+
+def _any(tests: list[Expr], builder: Builder) -> Expr | None:
+    if not tests:
+        return None
+    first, *rest = dict.fromkeys(tests)
+    for test in rest:
+        first = builder.apply("or", first, test)
+    return first
