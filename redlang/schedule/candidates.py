@@ -121,7 +121,10 @@ class Maker(Spreader):
                     if held_by_thread(shape) > (HELD if unit >= WARP else HELD // 2):
                         continue
                     plan = self.whole({column[0]: lanes * width} if column else {})
-                    yield from self.blocks("on-chip", plan, shape, rows)
+                    for made in self.blocks("on-chip", plan, shape, rows):
+                        (part,) = made.parts
+                        threads = self.stored(part.threads) if rows else part.threads
+                        yield Candidate("on-chip", (replace(part, threads=threads),))
                     if rows and unit < WARP:
                         yield from self._several_rows(shape)
 

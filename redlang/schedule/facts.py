@@ -18,8 +18,8 @@ from redlang.schedule.contract import Product, split_product
 from redlang.schedule.nests import Nest, Uses, step_expressions
 from redlang.schedule.roofline import Work
 
-_SPECIAL = {"exp": 1, "exp2": 1, "log": 1, "log2": 1, "rsqrt": 1, "sqrt": 1, "div": 1}
-_COSTLY = {"tanh": 3, "sigmoid": 2, "erf": 4, "sin": 6, "cos": 6, "pow": 4}
+SPECIAL = {"exp": 1, "exp2": 1, "log": 1, "log2": 1, "rsqrt": 1, "sqrt": 1, "div": 1}
+COSTLY = {"tanh": 3, "sigmoid": 2, "erf": 4, "sin": 6, "cos": 6, "pow": 4}
 """Special-function instructions of an operator, roughly."""
 _EXTREME = {"max", "min", "minimum", "maximum", "lt", "le", "gt", "ge", "eq", "ne", "where", "abs"}
 
@@ -195,7 +195,7 @@ class Facts:
     def _value_expressions(self, name: str) -> tuple[Expr, ...]:
         return walk.expressions(self.definitions[name].value)
 
-    def _reached(self, roots: Iterable[Expr]) -> Iterator[Expr]:
+    def reached(self, roots: Iterable[Expr]) -> Iterator[Expr]:
         """Yield expressions and the pointwise definitions behind them, each once."""
         todo = list(roots)
         seen: set[str] = set()
@@ -215,7 +215,7 @@ class Facts:
         """Return the elements of arrays that expressions read, also by pointwise definitions."""
         return [
             node
-            for expr in self._reached(exprs)
+            for expr in self.reached(exprs)
             for node in walk.nodes(expr)
             if isinstance(node, Load)
         ]
@@ -223,7 +223,7 @@ class Facts:
     def _imports(self) -> list[str]:
         """Return the stages that are read from memory."""
         own = {s for sweep in (*self.nest.sweeps, *self.used_inner) for s in sweep.stages}
-        names = {n for expr in self._reached(self._roots()) for n in walk.refs(expr)}
+        names = {n for expr in self.reached(self._roots()) for n in walk.refs(expr)}
         return sorted(
             n
             for n in names - own
@@ -340,7 +340,7 @@ class Facts:
         found = []
         steps = [e for s in (*self.nest.sweeps, *self.used_inner) for e in self._evaluated(s)]
         roots = steps + [self.program.results[n].value for n in self.nest.results]
-        for expr in self._reached(roots):
+        for expr in self.reached(roots):
             found += [n for n in map(_operation, walk.nodes(expr)) if n and moving & set(n[2])]
         for sweep in (*self.nest.sweeps, *self.used_inner):
             for step in sweep.update:
@@ -373,9 +373,9 @@ class Facts:
         for op, is_double, axes in nodes:
             count = self.size(axes)
             if is_double:
-                double += count * (8 if op in _SPECIAL or op in _COSTLY else 1)
-            elif op in _SPECIAL or op in _COSTLY:
-                special += count * (_SPECIAL.get(op) or _COSTLY[op])
+                double += count * (8 if op in SPECIAL or op in COSTLY else 1)
+            elif op in SPECIAL or op in COSTLY:
+                special += count * (SPECIAL.get(op) or COSTLY[op])
                 fma += 4 * count
             elif op in _EXTREME:
                 extreme += count

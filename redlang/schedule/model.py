@@ -19,7 +19,7 @@ from redlang.schedule.device import WARP, Device
 from redlang.schedule.facts import Access, Facts
 from redlang.schedule.matrix_segments import segment_count
 from redlang.schedule.occupancy import Occupancy, occupancy
-from redlang.schedule.parts import Candidate, Part
+from redlang.schedule.parts import Candidate, Part, stored_registers
 from redlang.schedule.roofline import Bound, Work, roofline
 
 MEMORY_US = 1.02
@@ -424,6 +424,8 @@ class _Shape:
     def registers(self) -> int:
         """Return an estimate of the registers of a thread."""
         threads = self.part.threads
+        if threads.stored:
+            return min(stored_registers(self.facts, threads), threads.registers)
         arrays = [
             a for a in self.facts.accesses if not a.written and set(a.axes) & set(self.facts.swept)
         ]

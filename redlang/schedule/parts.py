@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from redlang.ir.loops import GridAxis
 from redlang.ir.program import Program
+from redlang.schedule import again
 from redlang.schedule.device import THREADS_PER_BLOCK, WARP
 from redlang.schedule.facts import Facts, Layout, power_above, unique
 from redlang.schedule.matrices import MatrixPlan
@@ -24,6 +26,13 @@ REGISTERS = 65536
 """Registers of an SM, on every device since compute capability 5.0."""
 WORD = 4
 """Bytes of the smallest piece that is copied without registers."""
+PART = 8
+"""Elements of rows in registers that are computed with at a time."""
+LEAST, ROOM = 24, 32
+"""Registers of a thread that reads its rows so, beside those that hold them: without what else is
+read of a part, and at least."""
+KEPT = 32
+"""Elements of rows up to which a thread keeps them as it computes with them."""
 BLOCKS = (128, 256)
 """Threads that units smaller than a warp share."""
 
@@ -151,6 +160,20 @@ class Spreader:
             if self.vector is not None and self.facts.run_axis(a) == self.vector
         )
 
+    @functools.cached_property
+    def reads_again(self) -> bool:
+        """Whether rows may be computed with anew for each fold."""
+        return again.suits(self.facts)
+
+    def stored(self, threads: ThreadPlan) -> ThreadPlan:
+        """Return a plan that reads what a unit holds part by part, if it has parts."""
+        (held, *others) = [s for s in threads.spreads if s.count > 1] or [Spread("")]
+        parts = held.axis == self.vector and held.registers > 1 and not others
+        if not (parts and self.reads_again and self.moves_words(threads)):
+            return threads
+        blocks = REGISTERS // (stored_registers(self.facts, threads) * threads.threads)
+        return replace(threads, stored=True, min_blocks=max(1, blocks))
+
     def resident(self, threads: ThreadPlan) -> int:
         """Return how many blocks of a shared sweep an SM should hold at once."""
         words = 2 if self.facts.element_work.double else 1
@@ -195,6 +218,17 @@ class Spreader:
         for block in sizes:
             units = block // unit
             yield Candidate(family, (Part(self.nest, plan, ThreadPlan(kept, units)),))
+
+
+def stored_registers(facts: Facts, threads: ThreadPlan) -> int:
+    """Return an estimate of the registers of a thread that reads rows part by part."""
+    reads = [a for a in facts.accesses if not a.written and facts.vector in a.axes]
+    rows = [a for a in reads if {*facts.nest.base} <= set(a.axes)]
+    counts = [prod(threads.spread(axis).count for axis in a.axes) for a in rows]
+    words = sum(count * a.size / WORD for count, a in zip(counts, rows, strict=True))
+    held = sum(counts) if sum(counts) <= KEPT else words
+    beside = sum(PART * a.size / WORD for a in reads if a not in rows)
+    return -(-int(max(ROOM, LEAST + beside) + held) // 8) * 8
 
 
 def held_by_thread(shape: Sequence[Spread]) -> int:

@@ -156,6 +156,7 @@ def shape_text(part: Part) -> str:
     units = f", {part.threads.units} units" if part.threads.units > 1 else ""
     units += f", {part.threads.blocks} blocks" if part.threads.blocks > 1 else ""
     units += ", in shared memory" if part.threads.shared else ""
+    units += ", as stored" if part.threads.stored else ""
     units += f", {part.threads.ahead} tiles ahead" if part.threads.ahead else ""
     crowded = part.threads.min_blocks > 1 and not part.across
     units += f", {part.threads.min_blocks} blocks an SM" if crowded else ""

@@ -214,14 +214,19 @@ def _as_tight(ranked: Ranked, refused: Ranked) -> bool:
         part.nest == other.nest
         and (part.plan.kind, part.across) == (other.plan.kind, other.across)
         and part.threads.registers <= other.threads.registers
+        # Registers of a narrow piece need not lie side by side.
+        and _width(part) >= _width(other)
         and ranked.estimates[0].registers >= refused.estimates[0].registers
     )
 
 
 def _order(ranked: Ranked) -> tuple[float, int]:
     """Order by time; of plans that are as good as equal, wide accesses first."""
-    widths = [s.width for p in ranked.candidate.parts for s in p.threads.spreads]
-    return round(ranked.time_us, 2), -max(widths, default=1)
+    return round(ranked.time_us, 2), -max(map(_width, ranked.candidate.parts))
+
+
+def _width(part: Part) -> int:
+    return max((s.width for s in part.threads.spreads), default=1)
 
 
 def _at_once(ranked: Ranked, device: Device) -> Candidate | None:
@@ -233,7 +238,7 @@ def _at_once(ranked: Ranked, device: Device) -> Candidate | None:
     if len(candidate.parts) > 1 or candidate.family != "on-chip":
         return None
     (part,), (found,) = candidate.parts, ranked.estimates
-    if part.threads.shared or len(part.nest.sweeps) == 1:
+    if part.threads.shared or part.threads.stored or len(part.nest.sweeps) == 1:
         # The fused form has no register to spare.
         return None
     wanted = -(-found.blocks // device.sms)

@@ -26,12 +26,14 @@ class Spread:
         registers: Groups of elements that a thread holds.
         threads: Threads that share the range; a power of two.
         width: Neighbouring elements in a group.
+        start: The number of the first group, where a thread holds a part of its range at a time.
     """
 
     axis: str
     registers: int = 1
     threads: int = 1
     width: int = 1
+    start: int = 0
 
     @property
     def extent(self) -> int:
@@ -47,7 +49,8 @@ class Spread:
     def reaches(self) -> tuple[int, ...]:
         """Return what each element of a thread adds to the thread's first index."""
         step = self.threads * self.width
-        return tuple(r * step + place for r in range(self.registers) for place in range(self.width))
+        groups = range(self.start, self.start + self.registers)
+        return tuple(group * step + place for group in groups for place in range(self.width))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,7 @@ class ThreadPlan:
             computed with.
         shared: Whether what a unit holds lies in shared memory, to be read anew after each fold,
             and not in registers.
+        stored: Whether it lies in registers as it is stored, to be read part by part for each fold.
         min_blocks: Blocks that the compiler should leave registers for on one SM.
     """
 
@@ -75,6 +79,7 @@ class ThreadPlan:
     blocks: int = 1
     ahead: int = 0
     shared: bool = False
+    stored: bool = False
 
     def __post_init__(self) -> None:
         """Check that threads can be told apart by bits, and that units keep to themselves."""

@@ -56,7 +56,7 @@ from redlang.targets.ptx.inline import (
     tile_type,
     unpack,
 )
-from redlang.targets.ptx.memory import load, store
+from redlang.targets.ptx.memory import computed, load, load_stored, store
 from redlang.targets.ptx.posts import post, taken
 from redlang.targets.ptx.ranks import (
     joined_key,
@@ -365,6 +365,7 @@ __all__ = [
     "cluster_arrive",
     "cluster_wait",
     "columns",
+    "computed",
     "constants",
     "divided",
     "elementwise",
@@ -382,6 +383,7 @@ __all__ = [
     "joined_key",
     "lanes",
     "load",
+    "load_stored",
     "lower_half",
     "lower_key",
     "maximum",

@@ -296,7 +296,42 @@ class Tiles(Keys):
 
         return loaded
 
-    def fetch(self, access, stride):
+    def load_stored(self, access, hint="stream"):
+        size = STORAGE[access.dtype].itemsize
+
+        def loaded(*values):
+            words = []
+            for _, start, here in self._accesses(access, values):
+                raw = [
+                    self.block.memory.load(start + element * size, here[element], size)
+                    * here[element][:, None]
+                    for element in range(access.width)
+                ]
+                found = np.ascontiguousarray(np.concatenate(raw, axis=1).astype(np.uint8))
+                words += [lanes(word) for word in found.view(np.int32).T]
+            return self.tile(words)
+
+        return loaded
+
+    def computed(self, access, first=0, whole=0, native_f8=True):
+        del native_f8
+        count = access.width * STORAGE[access.dtype].itemsize // 4
+
+        def made(stored, zero):
+            words = self.elements(stored, whole)[first:]
+            elements = [None] * access.count
+            for number, piece in enumerate(pieces(access)):
+                own = words[number * count : (number + 1) * count]
+                raw = np.stack([self.block.wide(word | zero, np.int32) for word in own], axis=1)
+                data = raw.view(STORAGE[access.dtype]).astype(COMPUTE[access.dtype])
+                for element, spot in enumerate(piece.places):
+                    elements[spot] = lanes(data[:, element])
+            return self.tile(elements)
+
+        return made
+
+    def fetch(self, access, stride, past_l1=False):
+        del past_l1
         size = STORAGE[access.dtype].itemsize
 
         def fetched(offset, *values):

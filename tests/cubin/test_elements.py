@@ -119,7 +119,7 @@ def test_loads_that_run_ahead_are_copies_to_shared_memory():
         cut=False,
     )
     # Two tiles before the loop and one in it, of four pieces each.
-    assert binary.ptx.count("cp.async.ca.shared.global") == 3 * 4
+    assert binary.ptx.count("cp.async.cg.shared.global") == 3 * 4
     assert not [text for text in loads(binary) if "v4" in text]
     assert len(re.findall(r"ld\.shared\.v4\.b32", binary.ptx)) >= 4
 
@@ -133,7 +133,7 @@ def test_rows_in_shared_memory_leave_registers_to_more_blocks():
         classes({**ROW_4096, "g": "n", "b": "n"}, {"n": 16384}),
     )
     # x is copied once; gains and biases come from memory, a part at a time.
-    assert binary.ptx.count("cp.async.ca.shared.global") == 8
+    assert binary.ptx.count("cp.async.cg.shared.global") == 8
     assert len([text for text in loads(binary) if "v4" in text]) == 2 * 2
     assert binary.assembly.registers <= 64
 

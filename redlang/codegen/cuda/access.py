@@ -17,6 +17,7 @@ from redlang.codegen.cuda.kernel_text import Address
 from redlang.codegen.cuda.values import Operands, Values
 from redlang.ir.program import Apply, Expr, Index, Literal, Load, Ref
 from redlang.ir.types import BOOL, I64, DType, Type, compute_type
+from redlang.schedule.device import WARP
 
 WIDEST = 16
 
@@ -71,7 +72,7 @@ class Accesses:
             assert isinstance(expr, Load)
             return self._gather(expr, memory, depth)
         access, arguments, _ = self._access(memory, axes, frame.tile_axes(axes))
-        hint = self._hint(memory, axes)
+        hint = self.hint(memory, axes)
         options = f', hint="{hint}"{self._f8(memory.dtype)}'
         make = frame.module.declare(f"load_{memory.name}", f"t.load({access}{options})")
         text = f"{make}({', '.join(arguments)})"
@@ -117,7 +118,8 @@ class Accesses:
         """Return the option that says how f8 is converted, if it matters."""
         return self._f8(self.frame.memories[load.array].dtype)
 
-    def _hint(self, memory: Memory, axes: Sequence[str]) -> str:
+    def hint(self, memory: Memory, axes: Sequence[str]) -> str:
+        """Return how an array is loaded."""
         if not set(memory.axes) <= {axis.name for axis in self.frame.loops.program.axes}:
             # States of segments come from blocks of the same launch, perhaps.
             return "coherent"
@@ -133,6 +135,14 @@ class Accesses:
             if strides.get(own) == 1 and spread.threads == 1 and spread.count > 1:
                 return True
         return False
+
+    def lies_together(self, load: Load) -> bool:
+        """Say whether neighbouring lanes read neighbouring pieces of what only this unit reads."""
+        memory, axes = self.frame.memories[load.array], load.type.axes
+        strides = self._strides(memory)
+        runs = [axis for own, axis in zip(memory.axes, axes, strict=True) if strides.get(own) == 1]
+        lanes = max((self.frame.spread(axis).threads for axis in runs), default=1)
+        return lanes >= WARP and self.hint(memory, axes) == "stream"
 
     def _f8(self, dtype: DType) -> str:
         portable = dtype.name.startswith("f8") and not self.frame.classes.native_f8
@@ -321,19 +331,20 @@ class Accesses:
         spread = self.frame.spread(axis)
         assert plan.along is not None
         assert plan.steps is not None
-        groups = [(spread.registers, spread.threads * spread.width, spread.width)]
+        groups = [(spread.registers, spread.threads * spread.width, spread.width, spread.start)]
         if axis != plan.axis:
-            groups.append((spread.width, 1, 1))
-        for count, reach, own in groups:
-            if count == 1:
+            groups.append((spread.width, 1, 1, 0))
+        for count, reach, own, start in groups:
+            if count == 1 and not start:
                 continue
             if step.isdigit():
                 distance = str(int(step) * reach * size)
             else:
                 distance = "None"
                 plan.steps.append(f"{step} * {reach * size}")
+            first = f", {start}" if start else ""
             plan.along.append(
-                f't.Along({count}, {place * own}, {distance}, "{axis}", {reach * factor})'
+                f't.Along({count}, {place * own}, {distance}, "{axis}", {reach * factor}{first})'
             )
 
     def _strides(self, memory: Memory) -> dict[str, int]:

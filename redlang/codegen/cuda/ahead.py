@@ -77,7 +77,8 @@ class Slots:
         for source in self.sources:
             access, arguments = self.accesses.fetch(source.load, lead)
             name = f"fetch_{source.load.array}"
-            make = frame.module.declare(name, f"t.fetch({access}, {source.stride})")
+            past = ", past_l1=True" if self.accesses.lies_together(source.load) else ""
+            make = frame.module.declare(name, f"t.fetch({access}, {source.stride}{past})")
             frame.line(f"{make}({source.place} + {slot}, {', '.join(arguments)})")
         frame.line("t.pieces_commit()")
 

@@ -25,6 +25,7 @@ class Along:
         step: Bytes between neighbouring positions, or None for a runtime argument (i64).
         axis: The guarded axis that this dimension walks, or empty.
         reach: Elements of that axis between neighbouring positions.
+        start: The first position in memory; in the tile it is the first in any case.
     """
 
     count: int
@@ -32,6 +33,7 @@ class Along:
     step: int | None
     axis: str = ""
     reach: int = 0
+    start: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +128,12 @@ def pieces(access: Access) -> Iterator[Piece]:
         reaches = {guard.axis: 0 for guard in access.guards}
         for index, dimension in zip(position, access.along, strict=True):
             start += index * dimension.place
+            far = dimension.start + index
             if dimension.step is None:
-                coefficients.append(index)
+                coefficients.append(far)
             else:
-                offset += index * dimension.step
+                offset += far * dimension.step
             if dimension.axis in reaches:
-                reaches[dimension.axis] += index * dimension.reach
+                reaches[dimension.axis] += far * dimension.reach
         places = tuple(start + element * access.place for element in range(access.width))
         yield Piece(places, offset, tuple(coefficients), reaches)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from redlang.targets.kinds import I8, I16, I32, I64, VOID, Kind
+from redlang.targets.kinds import F32, I8, I16, I32, I64, VOID, Kind
 from redlang.targets.ptx.access import Access, Piece, pieces
 from redlang.targets.ptx.convert import COMPUTE_CODES, STORAGE_BITS, decode, encode
 from redlang.targets.ptx.guards import bounds_from, guarded
@@ -61,6 +61,74 @@ def load(access: Access, *, hint: str = "stream", fill: float = 0, native_f8: bo
     return define(
         f"load_{access.dtype}", tile_type(code, access.count), access_kinds(access), generate
     )
+
+
+def load_stored(access: Access, *, hint: str = "stream", fill: float = 0) -> Word:
+    """Return a function that loads a tile as it is stored, in 32-bit words; arguments as `load`."""
+    bits = fill_bits(access.dtype, fill)
+
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
+        words: list[ir.Value] = []
+        for piece in pieces(access):
+            address, guards = access_arguments(builder, access, piece, values)
+            words += _load_piece(builder, access, piece, hint, bits, [address, *guards])
+        return pack(builder, words)
+
+    return define(
+        f"load_stored_{access.dtype}",
+        tile_type("i32", stored_words(access)),
+        access_kinds(access),
+        generate,
+    )
+
+
+def stored_words(access: Access) -> int:
+    """Return how many 32-bit words a tile takes as it is stored; its pieces are words."""
+    word, words = word_type(access)
+    assert word is I32, access
+    return words * access.count // access.width
+
+
+def computed(access: Access, first: int = 0, whole: int = 0, *, native_f8: bool = True) -> Word:
+    """Return a function that makes elements of what `load_stored` has loaded.
+
+    Its second argument is a zero that no compiler knows (i32): elements made with another zero are
+    made anew, so that they need not be kept meanwhile.
+
+    Args:
+        access: How the elements, all or some of those that were loaded, lie in memory.
+        first: The word that the first of them begins with.
+        whole: How many words were loaded; 0 if no more than the elements take.
+        native_f8: Whether the target converts f8 itself.
+    """
+    code = COMPUTE_CODES[access.dtype]
+    _, words = word_type(access)
+    whole = whole or stored_words(access)
+
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
+        stored, zero = unpack(builder, values[0], whole)[first:], values[1]
+        elements: list[ir.Value | None] = [None] * access.count
+        for number, piece in enumerate(pieces(access)):
+            own = stored[number * words : (number + 1) * words]
+            if access.dtype == "bf16":
+                found = [x for word in own for x in _anew_bf16(builder, word, zero)]
+            else:
+                made = [builder.or_(word, zero) for word in own]
+                found = [x for word in made for x in decode(builder, access.dtype, word, native_f8)]
+            for place, element in zip(piece.places, found, strict=True):
+                elements[place] = element
+        return pack(builder, [element for element in elements if element is not None])
+
+    kinds = [tile_type("i32", whole), "i32"]
+    return define(f"computed_{access.dtype}", tile_type(code, access.count), kinds, generate)
+
+
+def _anew_bf16(builder: ir.IRBuilder, word: ir.Value, zero: ir.Value) -> list[ir.Value]:
+    """Return a word's two elements, one instruction each."""
+    shift = builder.or_(zero, ir.Constant(I32, 16))
+    mask = builder.or_(zero, ir.Constant(I32, 0xFFFF0000))
+    halves = (builder.shl(word, shift), builder.and_(word, mask))
+    return [builder.bitcast(half, F32) for half in halves]
 
 
 def store(access: Access, *, hint: str = "plain", native_f8: bool = True) -> Word:
