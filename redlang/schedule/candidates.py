@@ -40,6 +40,8 @@ AHEAD = (0, 2, 4)
 CROWD = 1024
 """Threads of an SM that have 64 registers each."""
 SHORT_ROW = 16
+SQUARE = 128
+"""Threads of a map between arrays that lie along two axes."""
 MANY = 64
 """Units along an axis from which on one may have several rows of it."""
 
@@ -229,6 +231,28 @@ class Maker(Spreader):
                     grid = self.grid({s.axis: s.extent for s in shape})
                     plan = NestPlan("map", grid, self.slots(), ())
                     yield from self.blocks("map", plan, shape, rows=False)
+        yield from self._turned()
+
+    def _turned(self) -> Iterator[Candidate]:
+        """Yield maps between arrays that lie along two axes: squares of both, in registers.
+
+        A warp has whole sectors of either: several lanes along each axis, neighbours in each lane.
+        """
+        facts, vector = self.facts, self.vector
+        along = unique([axis for a in facts.accesses if (axis := facts.run_axis(a)) is not None])
+        others = [axis for axis in along if axis != vector and axis in self.nest.base]
+        if vector is None or vector not in self.nest.base:
+            return
+        for other in others[:1]:
+            for width in (4, 8):
+                for lanes in (4, 8):
+                    shape = [
+                        Spread(other, 1, SQUARE // lanes, width),
+                        Spread(vector, 1, lanes, width),
+                    ]
+                    grid = self.grid({s.axis: s.extent for s in shape})
+                    plan = NestPlan("map", grid, self.slots(), ())
+                    yield from self.blocks("turned map", plan, shape, rows=False)
 
     def held(self) -> list[Candidate]:
         """Return plans that run anything: tiles in order, each folded across the threads."""

@@ -49,6 +49,21 @@ def test_the_corpus_runs(name, gpu, rng):
     assert gpu.launches
 
 
+TURNED = 'def f(x: "m n", g: "n", y: "n m") -> "f32[n m]":\n    return f32(x) * g + y'
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.float32])
+def test_arrays_that_lie_along_two_axes_meet_in_squares(dtype, gpu, rng):
+    x = rng.integers(-100, 100, (900, 401)).astype(dtype)
+    g, y = (rng.standard_normal(s).astype(np.float32) for s in ((401,), (401, 900)))
+    kernel = redlang.compile(TURNED)
+    np.testing.assert_allclose(kernel(x, g, y), x.T * g[:, None] + y, rtol=1e-6, atol=1e-4)
+    (finder,) = kernel.machine._cuda_finders.values()
+    choice = finder.compiler.last_choice
+    assert choice is not None
+    assert [best.candidate.family for best in choice.best] == ["turned map"]
+
+
 def test_units_of_short_rows_hold_several(gpu, rng):
     text = """
 def f(x: "b m d") -> ("b m", "b m"):

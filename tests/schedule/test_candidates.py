@@ -55,6 +55,22 @@ def test_blocks_of_a_cluster_differ_along_an_axis_that_every_fold_goes_over(prop
     assert any(t.blocks > 1 for t in threads(proposed(SOFTMAX, ((1, 131072), "f16"))))
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f16", "i8"])
+def test_maps_between_arrays_along_two_axes_take_squares(dtype, proposed):
+    text = f'def turn(x: "m n") -> "{dtype}[n m]":\n    return {dtype}(x)'
+    found = proposed(text, ((4096, 4096), dtype))
+    best = min(found, key=lambda ranked: ranked.time_us)
+    (part,) = best.candidate.parts
+    assert best.candidate.family == "turned map"
+    size = {"f32": 4, "f16": 2, "i8": 1}[dtype]
+    assert all(spread.width * spread.threads * size >= 32 for spread in part.threads.spreads)
+    assert part.threads.spreads[-1].threads < 32
+    others = [r.time_us for r in found if r.candidate.family == "map"]
+    assert best.time_us < min(others) / 3
+    along = proposed(text.replace("n m", "m n"), ((4096, 4096), dtype))
+    assert not any(r.candidate.family == "turned map" for r in along)
+
+
 def test_loads_run_ahead_where_many_tiles_follow_each_other_along_rows(proposed):
     assert {t.ahead for t in threads(proposed(LOGSUMEXP, ((4096, 32768), "f16")))} == {0, 2, 4}
     for text, argument in (
