@@ -38,7 +38,8 @@ class CudaKernel:
     def image(self) -> Image:
         """Return what a device loads."""
         text = self.text
-        return Image(self.cubin, text.entry, text.threads, text.shared_bytes, text.kinds)
+        own = text.threads, text.shared_bytes, text.kinds
+        return Image(self.cubin, text.entry, *own, text.follows)
 
 
 @dataclass(frozen=True, slots=True)

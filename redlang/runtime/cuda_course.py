@@ -48,6 +48,7 @@ class Image:
         threads: Threads a block.
         shared_bytes: Dynamic shared memory of a block.
         kinds: Its parameters' types, keys of `targets.stub.PARAMETER_KINDS`.
+        follows: Whether it may be launched before the kernel ahead of it is done.
     """
 
     cubin: bytes
@@ -55,6 +56,7 @@ class Image:
     threads: int
     shared_bytes: int
     kinds: tuple[str, ...]
+    follows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ def load(images: Sequence[Image], driver: Driver, number: int) -> list[Callable[
             threads=image.threads,
             shared_bytes=image.shared_bytes,
             kinds=image.kinds,
+            follows=image.follows,
         ).launch
         for image in images
     ]

@@ -38,6 +38,7 @@ _FUNCTION_SHARED_LIMIT = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _FUNCTION_REGISTERS = 4
 _DEFAULT_SHARED_LIMIT = 48 * 1024
 _NOT_CAPTURING = 0
+_LAUNCH_EXTENDED = "cuLaunchKernelEx"  # from CUDA 11.8 on
 
 
 @dataclass(slots=True)
@@ -100,8 +101,13 @@ class Driver:
     def stub(self) -> Stub:
         """Return the launch stub."""
         names = ("cuLaunchKernel", "cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2")
-        calls = map(self.address, (*names, "cuStreamIsCapturing"))
+        extended = _LAUNCH_EXTENDED if self.launches_early() else "cuLaunchKernel"
+        calls = map(self.address, (*names, "cuStreamIsCapturing", extended))
         return stub.link(_stub_code(), DriverCalls(*calls))
+
+    def launches_early(self) -> bool:
+        """Say whether the driver can launch a kernel before the one ahead of it is done."""
+        return hasattr(self.library, _LAUNCH_EXTENDED)
 
     def context(self, device: int) -> int:
         """Return the primary context of a device, kept from now on."""
@@ -181,6 +187,7 @@ class Driver:
         threads: int,
         shared_bytes: int,
         kinds: Sequence[str],
+        follows: bool = False,
     ) -> LoadedKernel:
         """Load a kernel onto a device and bind its launch.
 
@@ -191,6 +198,7 @@ class Driver:
             threads: Threads a block.
             shared_bytes: Dynamic shared memory of a block.
             kinds: Parameter types, keys of `targets.stub.PARAMETER_KINDS`.
+            follows: Whether it waits itself for what was launched before it.
         """
         with self.lock, self.current(device) as context:
             module = self._module(context, cubin)
@@ -206,6 +214,7 @@ class Driver:
                 threads=threads,
                 shared_bytes=shared_bytes,
                 kinds=kinds,
+                follows=follows and self.launches_early(),
             )
             return LoadedKernel(launch, handle, self._registers(handle))
 

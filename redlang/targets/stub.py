@@ -1,9 +1,10 @@
 """The launch stub: machine-code functions that Python calls to launch a kernel.
 
 It packs the parameters on its own stack, makes the kernel's context current if it is not, and calls
-`cuLaunchKernel` without holding Python's lock. One stub serves all kernels: what is particular to a
-kernel stands in the bytes object that the function is bound to. A second function asks whether a
-stream is being captured. Written for LLVM because a call through ctypes costs ten times as much.
+`cuLaunchKernel`, or `cuLaunchKernelEx` for a kernel that may begin early, without holding Python's
+lock. One stub serves all kernels: what is particular to a kernel stands in the bytes object that
+the function is bound to. A second function asks whether a stream is being captured. Written for
+LLVM because a call through ctypes costs ten times as much.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ whatever length the kernel declares; `map` a tensor map, whose length is checked
 
 TENSOR_MAP_BYTES = 128
 
-RECORD = struct.Struct("<QQQIII4x")
-"""Function, context, Python's TypeError, threads, dynamic shared bytes, number of parameters; then
-their kinds."""
+RECORD = struct.Struct("<QQQIIII")
+"""Function, context, Python's TypeError, threads, dynamic shared bytes, number of parameters, and
+whether the kernel may be launched early; then the parameters' kinds."""
 TYPE_ERROR = 16
 """Where the record holds it."""
 
@@ -59,6 +60,7 @@ class DriverCalls:
     context_push: int
     context_pop: int
     stream_is_capturing: int
+    launch_extended: int
 
 
 Launch = Callable[..., int]
@@ -73,6 +75,7 @@ def bind_launch(
     threads: int,
     shared_bytes: int,
     kinds: Sequence[str],
+    follows: bool = False,
 ) -> Launch:
     """Return a function that launches one kernel.
 
@@ -83,9 +86,10 @@ def bind_launch(
         threads: Threads a block.
         shared_bytes: Dynamic shared memory of a block.
         kinds: The kernel's parameter types, keys of `PARAMETER_KINDS`.
+        follows: Whether it may begin before what was launched ahead of it is done.
     """
     codes = b"".join(PARAMETER_KINDS[kind] for kind in kinds)
-    shape = threads, shared_bytes, len(codes)
+    shape = threads, shared_bytes, len(codes), follows
     record = RECORD.pack(function, context, id(TypeError), *shape) + codes
     bound: Launch = _new_function(ctypes.byref(stub.launch), record, None)
     return bound

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from llvmlite import ir
 
 from redlang.targets.stub import PREFIX, RECORD, TENSOR_MAP_BYTES, TYPE_ERROR
@@ -9,6 +11,10 @@ from redlang.targets.stub import PREFIX, RECORD, TENSOR_MAP_BYTES, TYPE_ERROR
 _I8, _I32, _I64 = (ir.IntType(bits) for bits in (8, 32, 64))
 _F32, _F64 = ir.FloatType(), ir.DoubleType()
 _POINTER = _I8.as_pointer()
+EARLY_LAUNCH = 6
+"""CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION."""
+ATTRIBUTE_BYTES = 72
+"""Of a `CUlaunchAttribute`: its name, and 64 bytes from the eighth on for its value."""
 
 
 def stub_text(triple: str) -> str:
@@ -189,8 +195,36 @@ class _Emitter:
             self.call("context_push", _I32, context)
         one, none = ir.Constant(_I32, 1), ir.Constant(_POINTER, None)
         grid = (blocks, one, one, threads, one, one)
-        status = self.call("launch_kernel", _I32, kernel, *grid, shared, stream, pointers, none)
+        plain = (kernel, *grid, shared, stream, pointers, none)
+        early = b.icmp_unsigned("!=", self.field(record, 36, _I32), ir.Constant(_I32, 0))
+        answer = b.alloca(_I32)
+        with b.if_else(early) as (then, otherwise):
+            with then:
+                shape = self._configuration((*grid, shared), stream)
+                text = self.call("launch_extended", _I32, shape, kernel, pointers, none)
+                b.store(text, answer)
+            with otherwise:
+                b.store(self.call("launch_kernel", _I32, *plain), answer)
+        status = b.load(answer)
         with b.if_then(foreign, likely=False):
             self.call("context_pop", _I32, current)
         self.call("PyEval_RestoreThread", ir.VoidType(), state)
         return status
+
+    def _configuration(self, shape: Sequence[ir.Value], stream: ir.Value) -> ir.Value:
+        """Build a `CUlaunchConfig` with the attribute of programmatic stream serialisation."""
+        b = self.builder
+        attribute = b.alloca(_I64, ir.Constant(_I64, ATTRIBUTE_BYTES // 8))
+        for place in range(ATTRIBUTE_BYTES // 8):
+            b.store(ir.Constant(_I64, 0), b.gep(attribute, [ir.Constant(_I64, place)]))
+        b.store(ir.Constant(_I64, EARLY_LAUNCH), attribute)
+        b.store(ir.Constant(_I64, 1), b.gep(attribute, [ir.Constant(_I64, 1)]))
+        config = b.alloca(_I64, ir.Constant(_I64, 7))
+        words = b.bitcast(config, _I32.as_pointer())
+        for place, value in enumerate(shape):
+            b.store(value, b.gep(words, [ir.Constant(_I64, place)]))
+        b.store(stream, b.gep(config, [ir.Constant(_I64, 4)]))
+        address = b.ptrtoint(attribute, _I64)
+        b.store(address, b.gep(config, [ir.Constant(_I64, 5)]))
+        b.store(ir.Constant(_I64, 1), b.gep(config, [ir.Constant(_I64, 6)]))
+        return b.bitcast(config, _POINTER)

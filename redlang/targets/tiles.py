@@ -39,7 +39,9 @@ from redlang.targets.ptx.barriers import (
     barrier,
     cluster_arrive,
     cluster_wait,
+    let_later_begin,
     named_barrier,
+    wait_for_earlier,
 )
 from redlang.targets.ptx.calls import body_of, call, function, results_of
 from redlang.targets.ptx.columns import columns
@@ -382,6 +384,7 @@ __all__ = [
     "inside",
     "joined_key",
     "lanes",
+    "let_later_begin",
     "load",
     "load_stored",
     "lower_half",
@@ -412,6 +415,7 @@ __all__ = [
     "unrank_f32",
     "upper_half",
     "upper_key",
+    "wait_for_earlier",
     "warp_max",
     "warp_min",
     "warp_sum",

@@ -768,6 +768,11 @@ class Tiles(Keys):
 
         return call
 
+    def wait_for_earlier(self):
+        """Kernels run one after another here."""
+
+    let_later_begin = wait_for_earlier
+
     def ballot(self, condition):
         bits = np.packbits(lanes_of(condition).astype(bool), bitorder="little")
         return bits.view(np.uint32)[0]

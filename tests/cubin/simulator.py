@@ -461,6 +461,11 @@ class Tiles(Keys):
         number = np.arange(self.block.threads) ^ int(mask)
         return self._each(tile, lambda x: lanes(self.block.wide(x)[number]))
 
+    def wait_for_earlier(self):
+        """Kernels run one after another here."""
+
+    let_later_begin = wait_for_earlier
+
     def ballot(self, condition):
         # The device asks each warp; of the whole block the answer is as good.
         return np.uint32(np.asarray(condition).any())

@@ -1,6 +1,7 @@
 """The launcher without a GPU: a driver made of Python functions records what it is asked."""
 
 import ctypes
+import struct
 import threading
 
 import pytest
@@ -25,6 +26,13 @@ Launch = ctypes.CFUNCTYPE(
     ctypes.POINTER(ctypes.c_void_p),
     ctypes.c_void_p,
 )
+Extended = ctypes.CFUNCTYPE(
+    ctypes.c_int,
+    ctypes.POINTER(ctypes.c_uint64),
+    ctypes.c_uint64,
+    ctypes.POINTER(ctypes.c_void_p),
+    ctypes.c_void_p,
+)
 Out = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_uint64))
 Query = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.POINTER(ctypes.c_int))
 In = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64)
@@ -42,13 +50,22 @@ class FakeDriver:
         self.capturing = {}
         self.functions = (
             *(Launch(self.launch), Out(self.get), In(self.push), Out(self.pop)),
-            Query(self.is_capturing),
+            *(Query(self.is_capturing), Extended(self.launch_extended)),
         )
 
     def launch(self, function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra):
         raw = [ctypes.string_at(parameters[i], width) for i, width in enumerate(self.widths)]
         self.launches.append(((function, gx, gy, gz, bx, by, bz, shared, stream), raw))
         return self.status
+
+    def launch_extended(self, configuration, function, parameters, extra):
+        gx, gy, gz, bx, by, bz, shared = struct.unpack("<7I", ctypes.string_at(configuration, 28))
+        stream, attributes, count = configuration[4], configuration[5], configuration[6]
+        assert count == 1
+        # Programmatic stream serialisation, allowed.
+        assert struct.unpack("<Ixxxxi", ctypes.string_at(attributes, 12)) == (6, 1)
+        own = (stream, parameters, extra)
+        return self.launch(function, gx, gy, gz, bx, by, bz, shared, *own) or -1
 
     def get(self, place):
         place[0] = self.current
@@ -75,16 +92,17 @@ class FakeDriver:
         return link(build(), DriverCalls(*addresses))
 
 
-def bound(fake, kinds):
-    return bind_launch(
-        fake.stub, function=11, context=5, threads=128, shared_bytes=4096, kinds=kinds
-    )
+def bound(fake, kinds, *, follows=False):
+    shape = {"threads": 128, "shared_bytes": 4096, "kinds": kinds, "follows": follows}
+    return bind_launch(fake.stub, function=11, context=5, **shape)
 
 
-def test_packs_parameters_by_their_types():
+@pytest.mark.parametrize("follows", [False, True])
+def test_packs_parameters_by_their_types(follows):
     fake = FakeDriver((8, 8, 4, 8, 3))
-    launch = bound(fake, ("u64", "i64", "f32", "f64", "bytes"))
-    assert launch(77, 1000, 2**63 + 1, -3, 1.5, 2.5, b"abc") == 0
+    launch = bound(fake, ("u64", "i64", "f32", "f64", "bytes"), follows=follows)
+    # The fake driver tells by its status which of its functions was called.
+    assert launch(77, 1000, 2**63 + 1, -3, 1.5, 2.5, b"abc") == -follows
     ((shape, raw),) = fake.launches
     assert shape == (11, 1000, 1, 1, 128, 1, 1, 4096, 77)
     assert raw == [

@@ -120,9 +120,10 @@ class Accesses:
 
     def hint(self, memory: Memory, axes: Sequence[str]) -> str:
         """Return how an array is loaded."""
-        if not set(memory.axes) <= {axis.name for axis in self.frame.loops.program.axes}:
-            # States of segments come from blocks of the same launch, perhaps.
-            return "coherent"
+        if memory.kind == "workspace":
+            # States of segments come from blocks of the same launch, perhaps; the rest does not.
+            program = {axis.name for axis in self.frame.loops.program.axes}
+            return "plain" if set(memory.axes) <= program else "coherent"
         # What every unit reads again is worth its space in L1.
         grid = {grid.axis for grid in self.frame.kernel.grid}
         return "stream" if grid <= set(axes) and not self._in_points(memory, axes) else "keep"

@@ -93,6 +93,7 @@ class KernelText:
         cluster: Blocks of a cluster, which share a unit.
         segments: The pseudo axis that numbers the blocks which share a unit, or empty.
         posted: Words that each of those blocks posts to the last one; 0 if they count themselves.
+        follows: Whether it waits for the kernel before it itself, and may be launched early.
     """
 
     entry: str
@@ -106,6 +107,7 @@ class KernelText:
     cluster: int = 1
     segments: str = ""
     posted: int = 0
+    follows: bool = False
 
     @property
     def kinds(self) -> tuple[str, ...]:

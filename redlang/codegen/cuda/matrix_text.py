@@ -64,6 +64,7 @@ class MatrixText:
         queued: Whether blocks fetch units from a queue: a counter that is 0 before and after.
         before: A kernel that must have run before.
         spaces: Workspaces through which it hands results on.
+        follows: Whether it waits for the kernel before it itself, and may be launched early.
     """
 
     entry: str
@@ -80,6 +81,7 @@ class MatrixText:
     queued: bool = False
     before: MatrixText | None = None
     spaces: tuple[Workspace, ...] = ()
+    follows: bool = False
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -83,9 +83,10 @@ def _range_of(builder: ir.IRBuilder, values: Values) -> Values:
             asm(
                 builder,
                 I64,
-                "ld.global.nc.b64 $0, [$1];",
-                "=l,l",
+                "ld.global.b64 $0, [$1];",
+                f"=l,l,{_MEMORY}",
                 [builder.add(start, builder.mul(place, ir.Constant(I64, 8)))],
+                effect=True,
             )
             for place in values[2:]
         )

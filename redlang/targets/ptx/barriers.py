@@ -41,6 +41,16 @@ cluster_wait = instruction(
 )
 """Wait until all threads of the cluster have begun."""
 
+wait_for_earlier = instruction(
+    "wait_for_earlier", "void", (), "griddepcontrol.wait;", _MEMORY, effect=True
+)
+"""Wait until what was launched before is done and seen; compute capability 9.0 and up."""
+
+let_later_begin = instruction(
+    "let_later_begin", "void", (), "griddepcontrol.launch_dependents;", _MEMORY, effect=True
+)
+"""Let the next kernel begin, once all blocks of this one have said so or are done."""
+
 fence = instruction("fence", "void", (), _FENCE, _MEMORY, effect=True)
 """Order this thread's memory accesses before and after, as other blocks see them."""
 
