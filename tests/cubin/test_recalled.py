@@ -74,6 +74,12 @@ def test_stored_operands_are_recalled_with_what_reads_them(gpu, without_plans, r
     (finder,) = later.machine._cuda_finders.values()
     plan, loops = finder.compiler.shown({"m": 70, "d": 32, "n": 90, "e": 32})
     assert "stores    f16 for products, which read arrays: v[n, e] * v[n, e] / " in plan
+    # A kernel may begin while the one before it ends: no load takes the read-only path.
+    assert finder.compiler.last is not None
+    source = finder.compiler.last.kernels[-1].text.source
+    loads = [line for line in source.splitlines() if line.startswith("load_result_")]
+    assert loads
+    assert all('hint="plain"' in line for line in loads)
     # The range of squares, the squares, what reads them.
     assert [len(kernel.grid) > 0 for kernel in loops.kernels] == [False, True, True]
 

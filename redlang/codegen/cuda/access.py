@@ -120,6 +120,8 @@ class Accesses:
 
     def hint(self, memory: Memory, axes: Sequence[str]) -> str:
         """Return how an array is loaded."""
+        if memory.kind == "stored":
+            return "plain"
         if memory.kind == "workspace":
             # States of segments come from blocks of the same launch, perhaps; the rest does not.
             program = {axis.name for axis in self.frame.loops.program.axes}

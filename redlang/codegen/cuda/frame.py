@@ -28,6 +28,7 @@ from redlang.ir.loops import Kernel, Loops
 from redlang.ir.program import ArrayParam, Expr, Index, Ref
 from redlang.ir.types import DType
 from redlang.schedule.threads import Spread, ThreadPlan
+from redlang.schedule.views import base_of, stored_operands
 
 CODES = {"bool": "bool", "i64": "i64", "u64": "u64", "f32": "f32", "f64": "f64"}
 
@@ -77,7 +78,8 @@ class Memory:
         name: As `Address` has it.
         axes: Its axes in memory order.
         dtype: What it stores.
-        kind: Whose it is; workspaces are row-major.
+        kind: Whose it is: a workspace, which is row-major, a result, a parameter, or a parameter
+            that an earlier kernel of the call has stored.
     """
 
     name: str
@@ -367,7 +369,9 @@ def _memories(loops: Loops) -> Iterator[Memory]:
     program = loops.program
     for param in program.params:
         if isinstance(param, ArrayParam):
-            yield Memory(param.name, param.axes, param.dtype, "parameter")
+            is_stored = base_of(param.name) in stored_operands(program)
+            kind = "stored" if is_stored else "parameter"
+            yield Memory(param.name, param.axes, param.dtype, kind)
     for number, result in enumerate(program.results):
         yield Memory(f"result.{number}", result.axes, result.dtype, "result")
     for space in loops.workspaces:
