@@ -54,8 +54,14 @@ def graphs_us(
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def _graph(calls: Sequence[Callable[[], object]], least: int) -> tuple[Any, int]:
-    """Return a graph of some rounds of calls, and how many calls it has."""
+def _graph(calls: Sequence[Callable[[], object]], least: int, pool: object) -> tuple[Any, int]:
+    """Return a graph of some rounds of calls, and how many calls it has.
+
+    Args:
+        calls: A round.
+        least: How many calls it has at least.
+        pool: Where its results lie, like those of other graphs of this pool.
+    """
     t = _torch()
     side = t.cuda.Stream()
     side.wait_stream(t.cuda.current_stream())
@@ -66,7 +72,7 @@ def _graph(calls: Sequence[Callable[[], object]], least: int) -> tuple[Any, int]
     rounds = max(1, -(-least // len(calls)))
     graph = t.cuda.CUDAGraph()
     kept = []
-    with t.cuda.graph(graph):
+    with t.cuda.graph(graph, pool=pool):
         for _ in range(rounds):
             # Results of a round live until the next one is done: they lie in different places.
             kept = [call() for call in calls]
