@@ -35,11 +35,12 @@ def graphs_us(
     """Return the time of one call of each way in µs; their graphs are replayed in turns.
 
     What comes first finds the device cooler and slower than what comes later, and where results lie
-    matters too, by some percent: each way has several graphs, whose results lie apart. The device
-    rests for `rest` seconds before each replay.
+    matters too, by up to 4 %: each way has several graphs, whose results lie apart, and the results
+    of all ways lie in the same places. The device rests for `rest` seconds before each replay.
     """
     t = _torch()
-    graphs = [(name, *_graph(ways[name], least)) for _ in range(PLACES) for name in ways]
+    pools = [t.cuda.graph_pool_handle() for _ in range(PLACES)]
+    graphs = [(name, *_graph(ways[name], least, pool)) for pool in pools for name in ways]
     times: dict[str, list[float]] = {name: [] for name in ways}
     for turn in range(REPLAYS + 1):
         for name, graph, count in graphs:
