@@ -55,7 +55,9 @@ class Distances:
         for point in self.emitter.centres():
             self._centres.add(self.symbols.symbol(point.kept))
         try:
-            return within(lambda: self._exact(kept, context), size=walk.size_of(context))
+            return within(
+                lambda: self._exact(kept, context), size=walk.tree_size(context, self.results.get)
+            )
         except (OutOfBudgetError, NotExpressible):
             return build.sub(kept, context)
 

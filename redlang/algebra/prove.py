@@ -103,7 +103,7 @@ class Prover:
         def given(node: Expr) -> sp.Expr | None:
             return symbols.symbol(node) if self.is_unit(node) else None
 
-        size = walk.size_of(left) + walk.size_of(right)
+        size = walk.tree_size(left) + walk.tree_size(right)
         try:
             equal = within(
                 lambda: _equal(symbols.to_sympy(left, given), symbols.to_sympy(right, given)),

@@ -20,6 +20,8 @@ from redlang.schedule import tidy
 
 # A place of more nodes than this is kept: its arithmetic would cost more than memory does.
 PLACE_NODES = 12
+# So is a condition: tiles are left out, and loops cut, by what is written out.
+CONDITION_NODES = 256
 
 SLOT = "slot"
 """The axis of a top-k list whose type does not name one."""
@@ -102,7 +104,8 @@ def _written_out(body: tuple[loops.Statement, ...]) -> tuple[loops.Statement, ..
     known: dict[str, Expr] = {}
     for name, value in values.items():
         value = walk.substitute(value, known)
-        small = value.type.dtype is BOOL or walk.size_of(value) <= PLACE_NODES
+        limit = CONDITION_NODES if value.type.dtype is BOOL else PLACE_NODES
+        small = walk.tree_size(value) <= limit
         if writers[name] == 1 and is_of_indices(value) and small:
             known[name] = value
     return _substituted(body, known) if known else body

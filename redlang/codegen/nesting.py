@@ -108,7 +108,8 @@ def innermost(step: Step, facts: Facts) -> Counter[str]:
     axes = facts.step_axes(step)
     folded = step.over if isinstance(step, loops.Fold) else ()
     votes: Counter[str] = Counter()
-    nodes = dict.fromkeys(n for expr in step_expressions(step) for n in walk.nodes(expr))
+    every = (n for expr in step_expressions(step) for n in walk.nodes(expr))
+    nodes = dict.fromkeys(n for n in every if isinstance(n, Load | Ref))
     # An index that is read to read something else counts little beside that.
     minor = {load for node in nodes if isinstance(node, Load) for load in _loads_in(node)}
     for node in nodes:
@@ -119,7 +120,7 @@ def innermost(step: Step, facts: Facts) -> Counter[str]:
             sliding = _slides_along(node, unit, facts)
             for axis in sliding.difference(folded) or sliding:
                 votes[axis] += WINDOW_VOTES
-        elif isinstance(node, Ref):
+        else:
             unit = facts.votes.get(node.name) or facts.unit.get(node.name)
             if unit in axes:
                 votes[unit] += 2

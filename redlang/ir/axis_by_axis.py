@@ -44,6 +44,7 @@ class _Stages:
         self.build = Builder.of(program)
         self.definitions = {name: d for d in program.definitions for name in d.names}
         self.reads: dict[str, frozenset[str]] = {}
+        self.every: dict[str, frozenset[str]] = {}
         for name, definition in self.definitions.items():
             self.reads[name] = self._direct(walk.expressions(definition.value))
 
@@ -131,8 +132,10 @@ class _Stages:
 
     def _all(self, name: str) -> frozenset[str]:
         """Return the reductions that one reads, directly or through others."""
-        read = self.reads[name]
-        return read.union(*map(self._all, read))
+        if name not in self.every:
+            read = self.reads[name]
+            self.every[name] = read.union(*map(self._all, read))
+        return self.every[name]
 
     def _axes(self, name: str) -> set[str]:
         return {a for type_ in walk.value_types(self.definitions[name].value) for a in type_.axes}

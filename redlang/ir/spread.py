@@ -20,12 +20,14 @@ def spreads(definitions: Mapping[str, Definition], stage: str) -> bool:
     value = definitions[stage].value
     assert isinstance(value, Reduce)
     own = frozenset(axis for type_ in value.types for axis in type_.axes) - {value.new_axis}
-    todo = list(walk.expressions(value))
+    todo, seen = list(walk.expressions(value)), set[str]()
     while todo:
         for node in walk.nodes(todo.pop()):
             read = definitions[node.name].value if isinstance(node, Ref) else None
-            if read is not None and not isinstance(read, Reduce):
-                todo.append(read)
+            if isinstance(node, Ref) and read is not None and not isinstance(read, Reduce):
+                if node.name not in seen:
+                    seen.add(node.name)
+                    todo.append(read)
             elif (isinstance(node, Load) or read is not None) and own <= set(node.type.axes):
                 return False
     return True

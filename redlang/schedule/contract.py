@@ -40,6 +40,8 @@ TAME = 24
 """The largest power of two by which a factor may be off 1 to change places freely."""
 
 F16_RANGE: Bounds = (-14, 15)
+LARGEST = 16
+"""Factors of a product: one of more is a factor itself."""
 
 _STORED: dict[str, Bounds] = {"f8e4m3": (-9, 9), "f8e5m2": (-16, 16), "f16": (-24, 16)}
 _COUNTED: Bounds = (0, 31)
@@ -108,7 +110,8 @@ def split_sum(
     """
     factors: list[Expr] = []
     tree = _tree(value, lookup, factors)
-    tame = _tame([_bounds(factor, program, known) for factor in factors])
+    magnitudes = _Magnitudes(program, known)
+    tame = _tame([magnitudes.of(factor) for factor in factors])
     split = _Split(factors, tame, frozenset(swept), Builder.of(program), ordered=ordered)
     # The factor of an absent element must not show, so that it stays with the element.
     outer = frozenset[int]() if masked else split.peel(tree)
@@ -128,19 +131,27 @@ def split_sum(
 
 def is_tame(factor: Expr, program: Program, lookup: Lookup = lambda name: None) -> bool:
     """Tell whether a factor may change places freely."""
-    return bool(_tame([_bounds(factor, program, lookup)]))
+    return bool(_tame([_Magnitudes(program, lookup).of(factor)]))
 
 
 def fits_f16(expr: Expr, program: Program, lookup: Lookup) -> bool:
     """Say whether f16 holds the range of an expression, without subnormal numbers."""
-    found = _bounds(expr, program, lookup)
+    found = _Magnitudes(program, lookup).of(expr)
     return found is not None and found[0] >= F16_RANGE[0] and found[1] <= F16_RANGE[1]
 
 
 def _reads_stage(expr: Expr, known: Lookup) -> bool:
     """Tell whether an operand is made of the results of another reduction."""
-    values = [known(name) for name in walk.refs(expr)]
-    return any(value is None or _reads_stage(value, known) for value in values)
+    names, seen = list(walk.refs(expr)), set[str]()
+    while names:
+        name = names.pop()
+        value = known(name)
+        if value is None:
+            return True
+        if name not in seen:
+            seen.add(name)
+            names.extend(walk.refs(value))
+    return False
 
 
 class _Split:
@@ -247,15 +258,29 @@ class _Split:
 
 def _tree(value: Expr, lookup: Lookup, factors: list[Expr]) -> Tree:
     """Return a product as it was written, and collect its factors."""
-    body = value
-    if isinstance(value, Ref):
-        found = lookup(value.name)
-        body = found if isinstance(found, Apply) and found.op == "mul" else value
-    if isinstance(body, Apply) and body.op == "mul":
-        left, right = (_tree(side, lookup, factors) for side in body.arguments)
-        return left, right
-    factors.append(value)
-    return len(factors) - 1
+    counts: dict[int, int] = {}
+
+    def sides(expr: Expr) -> tuple[Expr, ...]:
+        body = expr
+        if isinstance(expr, Ref):
+            found = lookup(expr.name)
+            body = found if isinstance(found, Apply) and found.op == "mul" else expr
+        return body.arguments if isinstance(body, Apply) and body.op == "mul" else ()
+
+    def count(expr: Expr) -> int:
+        if id(expr) not in counts:
+            counts[id(expr)] = sum(map(count, sides(expr))) or 1
+        return counts[id(expr)]
+
+    def made(expr: Expr) -> Tree:
+        found = sides(expr)
+        if found and count(expr) <= LARGEST:
+            left, right = map(made, found)
+            return left, right
+        factors.append(expr)
+        return len(factors) - 1
+
+    return made(value)
 
 
 def _leaves(tree: Tree) -> Iterator[int]:
@@ -281,27 +306,57 @@ def _tame(bounds: list[Bounds | None]) -> frozenset[int]:
     return frozenset(tame)
 
 
-def _bounds(expr: Expr, program: Program, lookup: Lookup) -> Bounds | None:
-    """Return bounds of a magnitude, or None where nothing is known."""
-    if expr.type.dtype is BOOL:
-        return 0, 0
-    match expr:
-        case Literal(value) if math.isfinite(value):
-            power = math.log2(abs(value)) if value else 0.0
-            return power, power
-        case Index() | Size():
-            return _COUNTED
-        case Load(array=name):
-            return _of_type(program.array(name).dtype)
-        case Cast(operand, to):
-            return _of_type(to) or _bounds(operand, program, lookup)
-        case Ref(name):
-            body = lookup(name)
-            return None if body is None else _bounds(body, program, lookup)
-        case Apply(op, arguments):
-            return _of_operator(op, [_bounds(a, program, lookup) for a in arguments])
-        case _:
-            return None
+class _Magnitudes:
+    """Bounds of the magnitudes of expressions, each of which is looked at once."""
+
+    def __init__(self, program: Program, lookup: Lookup) -> None:
+        self.program = program
+        self.lookup = lookup
+        self.known: dict[int, Bounds | None] = {}
+
+    def of(self, expr: Expr) -> Bounds | None:
+        """Return bounds of a magnitude, or None where nothing is known."""
+        stack = [expr]
+        while stack:
+            node = stack[-1]
+            parts = self._parts(node)
+            missing = [part for part in parts if id(part) not in self.known]
+            if missing:
+                stack += missing
+                continue
+            stack.pop()
+            self.known[id(node)] = self._of(node, [self.known[id(part)] for part in parts])
+        return self.known[id(expr)]
+
+    def _parts(self, expr: Expr) -> tuple[Expr, ...]:
+        match expr:
+            case Ref(name):
+                body = self.lookup(name)
+                return () if body is None else (body,)
+            case Apply() | Cast():
+                return walk.children(expr)
+            case _:
+                return ()
+
+    def _of(self, expr: Expr, parts: list[Bounds | None]) -> Bounds | None:
+        if expr.type.dtype is BOOL:
+            return 0, 0
+        match expr:
+            case Literal(value) if math.isfinite(value):
+                power = math.log2(abs(value)) if value else 0.0
+                return power, power
+            case Index() | Size():
+                return _COUNTED
+            case Load(array=name):
+                return _of_type(self.program.array(name).dtype)
+            case Cast(to=to):
+                return _of_type(to) or parts[0]
+            case Ref():
+                return parts[0] if parts else None
+            case Apply(op=op):
+                return _of_operator(op, parts)
+            case _:
+                return None
 
 
 def _of_type(dtype: DType) -> Bounds | None:

@@ -14,20 +14,17 @@ from dataclasses import dataclass, field, replace
 
 from redlang.ir import incremental, loops, walk
 from redlang.ir.build import Builder, convert
-from redlang.ir.program import Apply, Definition, Expr, Program, Reduce, Ref
+from redlang.ir.program import Definition, Expr, Program, Reduce, Ref
 from redlang.ir.types import Type
 from redlang.schedule import tidy
 from redlang.schedule.contract import split_product
 from redlang.schedule.handed import hand_on
+from redlang.schedule.inlining import Inlining
 from redlang.schedule.joints import joint_statements, with_axis
 from redlang.schedule.list_slots import with_slots
 from redlang.schedule.nests import Nest
 from redlang.schedule.plan import NestPlan, Plan, segment_axis
 from redlang.schedule.visited import visited
-
-# Above this many nodes, or with one of these, a pointwise value is computed once and kept.
-CHEAP_NODES = 9
-COSTLY = frozenset({"exp", "exp2", "log", "log2", "tanh", "sigmoid", "erf", "sin", "cos", "pow"})
 
 
 def lower(program: Program, nests: tuple[Nest, ...], plan: Plan) -> loops.Loops:
@@ -90,6 +87,7 @@ class _Lowering:
         }
         self.sweeps = tuple(self.inner[sweep.stages[0]] for sweep in nest.sweeps)
         self.memory: dict[str, loops.Workspace] = {}
+        self.inlining = Inlining(definitions)
 
     def run(
         self, earlier: tuple[loops.Workspace, ...]
@@ -165,7 +163,7 @@ class _Lowering:
         if isinstance(definition.value, Reduce):
             self._ensure(self.inner[node.name])
             return node
-        if _is_cheap(definition.value):
+        if self.inlining.body(node.name) is not None:
             return self._value(definition.value)
         with self._outside(frozenset(definition.value.type.axes)):
             if not self._known(node.name):
@@ -399,9 +397,3 @@ class _Lowering:
                         for side in (step.names, step.left, step.right)
                     )
                     self._combine(replace(step, names=made, left=left, right=right))
-
-
-def _is_cheap(expr: Expr) -> bool:
-    nodes = list(walk.nodes(expr))
-    costly = any(isinstance(node, Apply) and node.op in COSTLY for node in nodes)
-    return len(nodes) <= CHEAP_NODES and not costly

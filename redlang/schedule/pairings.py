@@ -25,6 +25,8 @@ PAIRED = (F16, BF16, F32)
 """What arrays hold of which pairs are taken."""
 ELEMENT = "element"
 """What the names of elements begin with."""
+LARGEST = 256
+"""Nodes of a pair with every name written out."""
 _COSTLY = {"exp": 6, "exp2": 4, "log": 8, "log2": 8, "sqrt": 6, "rsqrt": 4, "div": 8, "tanh": 12}
 _COSTLY |= {"sigmoid": 12, "erf": 16, "sin": 16, "cos": 16, "pow": 24}
 """Instructions of an operator that takes several, roughly."""
@@ -83,6 +85,8 @@ def find_pairing(
         axes = dict.fromkeys((*value.type.axes, *condition.type.axes))
         nothing = Literal(NEUTRAL[op], Type(F32))
         value = Apply("where", (condition, value, nothing), Type(F32, tuple(axes)))
+    if walk.tree_size(value, lookup) > LARGEST:
+        return None
     loads: dict[Load, Ref] = {}
 
     def rule(node: Expr) -> Expr:

@@ -12,6 +12,9 @@ from redlang.schedule.bounds import bound, possible
 
 Lookup = Callable[[str], Expr | None]
 
+LARGEST = 256
+"""Nodes of a condition that is worth a test of every tile, with every name written out."""
+
 
 def visited(sweep: Sweep, pointwise: Lookup, builder: Builder) -> Expr | None:
     """Return a test for tiles in which some stage has an element, if all have conditions.
@@ -23,18 +26,21 @@ def visited(sweep: Sweep, pointwise: Lookup, builder: Builder) -> Expr | None:
     """
     each = {s.name: s.value for s in sweep.update if isinstance(s, Each | Let)}
 
+    def lookup(name: str) -> Expr | None:
+        return each.get(name) or pointwise(name)
+
     def rule(node: Expr) -> Expr:
-        if not isinstance(node, Ref):
-            return node
-        body = each.get(node.name) or pointwise(node.name)
+        body = lookup(node.name) if isinstance(node, Ref) else None
         return node if body is None else walk.rewrite(body, rule)
 
     tests: list[Expr] = []
     for step in sweep.update:
         if not isinstance(step, Partial):
             continue
-        written_out = None if step.condition is None else walk.rewrite(step.condition, rule)
-        test = None if written_out is None else possible(written_out, builder)
+        condition = step.condition
+        if condition is None or walk.tree_size(condition, lookup) > LARGEST:
+            return None
+        test = possible(walk.rewrite(condition, rule), builder)
         if test is None:
             return None
         tests.append(test)

@@ -99,6 +99,9 @@ class Expressions:
                 return self.call(self.outside(function), arguments, node)
             case ast.BinOp(left=left, op=op, right=right):
                 return self.binary(type(op), self.value(left), self.value(right), node)
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(number))):
+                # The least int64 has a sign from the start: without it, it is a uint64.
+                return _constant(-number, node)
             case ast.UnaryOp(op=op, operand=operand):
                 return self.unary(op, self.value(operand), node)
             case ast.Compare(left=left, ops=[op], comparators=[right]):
@@ -324,7 +327,7 @@ def _constant(value: object, node: ast.expr) -> Typed:
     if isinstance(value, bool):
         return Typed(BOOL, ir.Constant(BOOL.llvm, int(value)))
     if isinstance(value, int):
-        kind = INT64 if value.bit_length() < 64 else UINT64
+        kind = INT64 if -(1 << 63) <= value < 1 << 63 else UINT64
         return Typed(kind, ir.Constant(kind.llvm, value))
     if isinstance(value, float):
         return Typed(FLOAT64, ir.Constant(FLOAT64.llvm, value))

@@ -307,3 +307,13 @@ def test_bf16_results_are_rounded_once(rng):
     (got,) = compiled(program, {"x": x})({"x": x})
     expected = (x.astype(np.float32) * np.float32(1.0039)).astype(ml_dtypes.bfloat16)
     np.testing.assert_array_equal(got, expected)
+
+
+def test_lines_that_each_read_the_one_before_twice_stay_lines(rng):
+    text = 'def f(x: "m n", y: "n") -> ("m", "m"):\n    a = x\n    seen = n <= m\n'
+    text += ("    a = a * 0.5 + a * 0.5\n    seen = seen & (seen | (n > 2))\n") * 40
+    text += "    return sum[n](a * y), sum[n](where(seen, a - max[n](a)))\n"
+    program = resolve_text(text)
+    inputs = {"x": rng.standard_normal((4, 9)).astype(np.float32)}
+    inputs["y"] = rng.standard_normal(9).astype(np.float32)
+    check(compiled(program, inputs)(inputs), program, inputs)

@@ -96,3 +96,24 @@ def f(x: "m n") -> ("i8[m n]", "f32[m]"):
     (code,) = gpu.compiled.values()
     widths = re.findall(r't.Access\("(f16|i8)", (\d+)', code.text.source)
     assert widths == [("f16", str(loaded)), ("i8", str(stored))]
+
+
+def test_lines_that_each_read_the_one_before_twice_stay_lines(gpu, rng):
+    halves = "    {0} = {0} * 0.5 + {0} * 0.5\n"
+    text = """
+def f(a: "m k", b: "n k") -> ("m n", "m n", "m", "m"):
+    d = a - b
+    e = a
+    seen = k <= m
+"""
+    text += (halves.format("d") + halves.format("e") + "    seen = seen & (seen | (k > 2))\n") * 40
+    text += "    top = max[k](where(seen, e))\n"
+    text += "    return sum[k](d * d), sum[k](e * b), top, argmax[k](e - max[k](e))\n"
+    a, b = (rng.standard_normal((size, 20)).astype(np.float32) for size in (33, 17))
+    kernel = redlang.compile(text.strip())
+    squares, product, seen, place = kernel(a, b)
+    close(squares, ((a[:, None].astype("f8") - b) ** 2).sum(2))
+    close(product, a.astype("f8") @ b.T)
+    below = np.tril(np.ones(a.shape, np.bool_))
+    np.testing.assert_array_equal(seen, np.where(below, a, -np.inf).max(1))
+    np.testing.assert_array_equal(place, a.argmax(1))

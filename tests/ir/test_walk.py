@@ -114,3 +114,13 @@ def test_map_value_keeps_a_reduction_that_does_not_change():
     assert changed.operand == B.exp(X)
     assert walk.value_refs(B.reduce("sum", ("n",), B.mul(X, S))) == {"s"}
     assert isinstance(S, Ref)
+
+
+def test_the_size_of_a_tree_counts_what_is_shared_as_often_as_it_is_read():
+    one = B.add(X, S)
+    for _ in range(40):
+        one = B.add(one, one)
+    own = walk.size_of(B.add(X, S))
+    assert walk.size_of(one) == own + 40
+    assert walk.tree_size(one) == 2**40 * (own + 1) - 1
+    assert walk.tree_size(one, lambda name: B.exp(X) if name == "s" else None) > 2**41

@@ -94,3 +94,9 @@ def layers(x: "m d", a: "n d", b: "n e") -> "m e":
     found, outer = contractions(kernel)
     assert found[-1].endswith("@[n] (b[n, e])")
     assert outer == []
+
+
+def test_a_product_of_very_many_factors_is_no_contraction():
+    assert contractions(product(" * ".join(["x", "y", *["x"] * 3])))[0] == []
+    assert contractions(product("(" + " * ".join(["x"] * 3) + ") * y"))[0]
+    assert contractions(product("(" + " * ".join(["x"] * 40) + ") * y"))[0] == []

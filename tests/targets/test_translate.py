@@ -57,6 +57,11 @@ def test_integers_compute_in_64_bits(number, x, y):
     assert WHOLE.call(number, x, y) == expected
 
 
+def test_the_least_int64_is_a_constant():
+    least = Function("def f(x):\n    return x if x > -9223372036854775808 else -1\n", "i64", "i64")
+    assert [least.call(-(2**63)), least.call(1 - 2**63)] == [-1, 1 - 2**63]
+
+
 def test_a_loop_carries_its_variables():
     collatz = Function(
         "def f(n):\n"
