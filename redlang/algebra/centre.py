@@ -129,11 +129,16 @@ class _Finder:
                     return expr
                 expr = expr.operand
                 continue
-            definition = self.definitions[self.places[expr.name]]
-            if isinstance(definition.value, Reduce):
+            value = self._defined(expr)
+            if value is None or isinstance(value, Reduce):
                 return expr
-            expr = definition.value
+            expr = value
         return expr
+
+    def _defined(self, ref: Ref) -> Expr | Reduce | None:
+        """Return what the program defines as a name; of a rest it knows nothing."""
+        place = self.places.get(ref.name)
+        return None if place is None else self.definitions[place].value
 
     def _closed(self, expr: Expr) -> Expr:
         """Return `expr` with the names of pointwise definitions opened, interned."""
@@ -147,7 +152,7 @@ class _Finder:
     def _sum(self, expr: Expr) -> Reduce | None:
         opened = self._opened(expr)
         if isinstance(opened, Ref):
-            value = self.definitions[self.places[opened.name]].value
+            value = self._defined(opened)
             if isinstance(value, Reduce) and value.op == "sum":
                 return value
         return None
@@ -158,7 +163,7 @@ class _Finder:
         opened = _value(self._opened(divisor))
         reduce = None
         if isinstance(opened, Ref):
-            reduce = self.definitions[self.places[opened.name]].value
+            reduce = self._defined(opened)
         if isinstance(reduce, Reduce):
             same = set(reduce.axes) == set(total.axes) and self._same_elements(reduce, total)
             if reduce.op == "count":
