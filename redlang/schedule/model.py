@@ -84,6 +84,8 @@ FAR_ROWS = 46
 """Rows of a tile that lie apart in memory, from which on reading them slows down."""
 FAR_SHARE = 0.45
 """By how much for each doubling."""
+HALF = 1.1
+"""What runs of one sector cost over those of two: memory is read by 64 bytes."""
 SM_GB_S = 156.0
 """Bytes that one SM moves in a nanosecond, when it has the memory to itself."""
 L2_SPEED = 2.2
@@ -264,7 +266,8 @@ class _Shape:
         run = spread.threads * spread.width
         inner = access.axes[access.axes.index(along) + 1 :] if along in access.axes else ()
         run *= prod(self.facts.extent(axis) for axis in inner)
-        return max(1.0, 32 / (max(run, 1) * access.size)) * self._far(along)
+        length = max(run, 1) * access.size
+        return max(1.0, 32 / length) * (HALF if length < 64 else 1) * self._far(along)
 
     def _far(self, along: str) -> float:
         """Return how much slower a tile is read whose rows lie apart, as measured."""
