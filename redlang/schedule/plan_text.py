@@ -97,7 +97,7 @@ def _part(
         limits = dict(plan.limits)
         held = ", ".join(f"{a} up to {limits[a]}" if a in limits else a for a in plan.resident)
         place = "shared   " if threads.shared else "registers"
-        yield f"  {place} {held}"
+        yield f"  {place} {held}{', as stored, in parts' if threads.stored else ''}"
     if plan.segmented is not None:
         count = segments(part, extents, device)
         yield f"  segments  {plan.segmented} in {count}, merged in order"
