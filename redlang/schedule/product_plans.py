@@ -154,7 +154,7 @@ def product_shape(
     parts = (*stored, *PAIRED) if paired else stored
     computed = [left for left in lefts if not _is_part(facts.program, left, parts)]
     loaded = any(
-        set(node.type.axes) & rows and not _is_part(facts.program, node, parts)
+        set(node.type.axes) & rows and not _is_copied(facts.program, node, parts, loops)
         for node in facts.loads_of(computed)
     )
     if integers and computed:
@@ -241,6 +241,15 @@ def _is_part(program: Program, side: Expr, stored: tuple[DType, ...]) -> bool:
         return False
     array = program.array(side.array)
     return isinstance(array, ArrayParam) and array.dtype in stored
+
+
+def _is_copied(
+    program: Program, load: Load, stored: tuple[DType, ...], loops: tuple[str, ...]
+) -> bool:
+    """Say whether tensor copies bring what a side is computed from, by element types and axes."""
+    array = program.array(load.array)
+    along = array.dtype.bits == 8 and array.axes[-1] in loops
+    return along or _is_part(program, load, stored)
 
 
 def product_plans(facts: Facts, shape: Shape, device: Device) -> Iterator[MatrixPlan]:

@@ -275,7 +275,7 @@ class Machine:
                     row, column = place.row(warp * LANES + lane), place.column(lane)
                     at = tile.address(row, column) if tile.contracted else tile.address(column, row)
                     at += int(np.asarray(start).flat[0])
-                    values[lane] = self.shared[at : at + 2].view(STORED[dtype])[0]
+                    values[lane] = self.shared[at : at + tile.size].view(STORED[dtype])[0]
                 found[place.index(columns, rows_first=rows_first)] = values
             return tuple(found)
 

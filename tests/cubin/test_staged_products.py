@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -83,6 +84,20 @@ def test_groups_of_integers(gpu, rng):
     assert launched(gpu) == ["wgmma"]
 
 
+WEIGHTS = 'def f(x: "m k", w: "n k", s: "f32[n]") -> "m n":\n    return sum[k](x * w) * s\n'
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, ml_dtypes.float8_e4m3fn])
+def test_weights_of_8_bits_are_computed_with_where_rows_are_few(dtype, gpu, rng):
+    given = arrays(rng, "bf16", x=(16, 272)) | {"s": scale(rng, 70)}
+    given["w"] = rng.integers(0, 100, (70, 272)).astype(dtype)
+    kernel = check(WEIGHTS, given, gpu, tolerance=4e-3)
+    assert launched(gpu) == ["wgmma"]
+    (finder,) = kernel.machine._cuda_finders.values()
+    (made,) = finder.compiler.last.kernels
+    assert "w.fetch(" in made.text.source
+
+
 def test_two_types_are_multiplied_in_f32(gpu, rng):
     given = arrays(rng, "bf16", **attend(h=1, m=20, n=70, d=24))
     given["q"] = given["q"].astype(np.float32)
@@ -93,6 +108,7 @@ def test_two_types_are_multiplied_in_f32(gpu, rng):
 
 LONG = {"m": 4096, "n": 4096, "d": 64, "b": 4, "h": 16}
 GRID = [
+    (WEIGHTS, "bf16", {"x": (16, 4096), "w": (4096, 4096)}, {"s": (4096,)}),
     (SQUARES, "f16", attend(**LONG), {}),
     (INTEGERS, "bf16", attend(**LONG), {"s": (4, 16, 4096), "t": (16, 64)}),
     (GROUPS, "bf16", {"x": (4096, 4096), "w": (4096, 4096)}, {"s": (4096, 32)}),
@@ -107,6 +123,6 @@ def test_kernels_keep_to_their_registers(text, dtype, shapes, scales, monkeypatc
     given |= {name: np.zeros(shape, np.float32) for name, shape in scales.items()}
     with compiling(monkeypatch) as driver:
         redlang.compile(text.strip(), {})(**given)
-    assert "wgmma.mma_async" in driver.kernels[-1].ptx
+    assert any("wgmma.mma_async" in kernel.ptx for kernel in driver.kernels)
     assert all(kernel.spill_bytes == 0 for kernel in driver.kernels)
     assert len(driver.kernels) <= 4

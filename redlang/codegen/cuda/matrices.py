@@ -15,14 +15,11 @@ from redlang.codegen.cuda.kernel_text import Classes, Counters
 from redlang.codegen.cuda.matrix_bodies import inlined_conditions
 from redlang.codegen.cuda.matrix_checks import checked_operands, pass_on
 from redlang.codegen.cuda.matrix_consumer import Consumer
+from redlang.codegen.cuda.matrix_copies import Operand
 from redlang.codegen.cuda.matrix_memory import share
 from redlang.codegen.cuda.matrix_producer import fill_ring, indented
 from redlang.codegen.cuda.matrix_queue import PLACES, Queue
-from redlang.codegen.cuda.matrix_roles import (
-    LoopWork,
-    Operand,
-    Roles,
-)
+from redlang.codegen.cuda.matrix_roles import LoopWork, Roles
 from redlang.codegen.cuda.matrix_stores import staging_bytes
 from redlang.codegen.cuda.matrix_stream import streamed
 from redlang.codegen.cuda.matrix_text import MatrixText, unsuited, with_words

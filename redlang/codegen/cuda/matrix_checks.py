@@ -14,9 +14,10 @@ from collections.abc import Mapping, Sequence
 from redlang.codegen.arguments import Extent, Stride
 from redlang.codegen.cuda.frame import Value
 from redlang.codegen.cuda.kernel_text import Address
+from redlang.codegen.cuda.matrix_copies import Operand
 from redlang.codegen.cuda.matrix_frame import MatrixFrame
 from redlang.codegen.cuda.matrix_memory import Ring
-from redlang.codegen.cuda.matrix_roles import LoopWork, Multiply, Operand
+from redlang.codegen.cuda.matrix_roles import LoopWork, Multiply
 from redlang.codegen.cuda.matrix_text import unsuited
 from redlang.schedule.fragments import WARP
 from redlang.schedule.matrices import MatrixPlan

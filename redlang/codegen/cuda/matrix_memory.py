@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
-from redlang.codegen.cuda.matrix_roles import Operand
+from redlang.codegen.cuda.matrix_copies import Operand
 from redlang.codegen.writer import Names
 from redlang.schedule.fragments import LINE_ALIGNMENT
 

@@ -19,7 +19,7 @@ from redlang.schedule.matrices import MatrixPlan
 from redlang.schedule.pairings import find_pairing
 
 if TYPE_CHECKING:
-    from redlang.codegen.cuda.matrix_roles import Operand
+    from redlang.codegen.cuda.matrix_copies import Operand
 
 Copied = Callable[[Load, str, "str | None"], "Operand"]
 """How a part of an array is copied: of the reduced axis and that of columns, None for rows."""

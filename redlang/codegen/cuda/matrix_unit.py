@@ -9,9 +9,10 @@ from redlang.codegen.cuda.elements import Unit, rounded
 from redlang.codegen.cuda.frame import Value
 from redlang.codegen.cuda.kernel_text import Classes
 from redlang.codegen.cuda.matrix_bodies import is_counted
+from redlang.codegen.cuda.matrix_copies import Operand
 from redlang.codegen.cuda.matrix_frame import RANGE, MatrixFrame
 from redlang.codegen.cuda.matrix_memory import SharedPlan
-from redlang.codegen.cuda.matrix_roles import Fetch, LoopWork, Multiply, Operand
+from redlang.codegen.cuda.matrix_roles import Fetch, LoopWork, Multiply
 from redlang.codegen.cuda.matrix_scans import Scan
 from redlang.codegen.cuda.matrix_stores import staged_results, staging_bytes
 from redlang.codegen.cuda.matrix_summaries import Summaries

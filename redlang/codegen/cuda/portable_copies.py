@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from redlang.codegen.arguments import Extent
 from redlang.codegen.cuda.matrix_checks import address, step
+from redlang.codegen.cuda.matrix_copies import Operand
 from redlang.codegen.cuda.matrix_frame import MatrixFrame
 from redlang.codegen.cuda.matrix_memory import Ring
-from redlang.codegen.cuda.matrix_roles import Operand
 from redlang.codegen.cuda.matrix_text import tile_text, unsuited
 from redlang.schedule.matrices import MatrixPlan
 

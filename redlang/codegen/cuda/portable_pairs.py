@@ -15,7 +15,7 @@ from redlang.ir.program import Expr
 from redlang.schedule.pairings import NEUTRAL
 
 if TYPE_CHECKING:
-    from redlang.codegen.cuda.matrix_roles import Operand
+    from redlang.codegen.cuda.matrix_copies import Operand
     from redlang.codegen.cuda.portable_unit import PortableUnit
 
 STEP = 8

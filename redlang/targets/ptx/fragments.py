@@ -5,7 +5,8 @@ from __future__ import annotations
 from llvmlite import ir
 
 from redlang.schedule.fragments import Place, SharedTile
-from redlang.targets.kinds import F32, I32
+from redlang.targets.kinds import F32, I16, I32
+from redlang.targets.ptx.convert import decode
 from redlang.targets.ptx.inline import Values, Word, asm, define, pack, tile_type, unpack
 from redlang.targets.ptx.shared import load_at, store_at
 
@@ -53,8 +54,10 @@ def fetch(dtype: str, columns: int, tile: SharedTile, *, rows_first: bool = True
     """Return `fetch(address)`: a fragment of the rows that a warp group has from `address` on.
 
     A lane names a line of each of four blocks of eight by eight elements; the blocks come turned
-    where rows are adjacent in memory.
+    where rows are adjacent in memory. Elements of 8 bits are read in pairs.
     """
+    if tile.size == 1:
+        return _fetch_bytes(dtype, columns, tile, rows_first=rows_first)
     mask = tile.span // _PIECE - 1
     turned = "" if tile.contracted else ".trans"
     text = f"ldmatrix.sync.aligned.m8n8.x4{turned}.shared.b16 {{$0, $1, $2, $3}}, [$4];"
@@ -100,6 +103,49 @@ def fetch(dtype: str, columns: int, tile: SharedTile, *, rows_first: bool = True
         return pack(builder, [element for element in elements if element is not None])
 
     return define("fetch", tile_type("f32", columns // 2), ["u32"], generate)
+
+
+def _fetch_bytes(dtype: str, columns: int, tile: SharedTile, *, rows_first: bool) -> Word:
+    """Return `fetch` for elements of 8 bits, which lie along rows."""
+    assert tile.contracted, tile
+    mask = tile.span // _PIECE - 1
+    per_piece = _PIECE // _PIECE_ELEMENTS
+
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
+        def number(value: int) -> ir.Constant:
+            return ir.Constant(I32, value)
+
+        lane = asm(builder, I32, "mov.u32 $0, %laneid;", "=r", [])
+        thread = asm(builder, I32, "mov.u32 $0, %tid.x;", "=r", [])
+        warp = builder.and_(builder.lshr(thread, number(5)), number(3))
+        row = builder.add(builder.mul(warp, number(_WARP_ROWS)), builder.lshr(lane, number(2)))
+        start = builder.mul(row, number(tile.span))
+        turn = builder.and_(builder.lshr(start, number(7)), number(mask))
+        pair = builder.mul(builder.and_(lane, number(3)), number(2))
+        first = builder.add(values[0], builder.add(start, pair))
+        elements: list[ir.Value | None] = [None] * (columns // 2)
+        for block in range(columns // _PIECE_ELEMENTS):
+            outer, inner = divmod(block * _PIECE_ELEMENTS, tile.width)
+            piece = builder.mul(builder.xor(turn, number(inner // _PIECE)), number(_PIECE))
+            own = builder.add(first, piece)
+            place = outer * tile.block_bytes + block % per_piece * _PIECE_ELEMENTS
+            for half in (0, 1):
+                offset = place + half * _HALF_ROWS * tile.span
+                text = f"ld.shared.b16 $0, [$1+{offset}];"
+                bits = asm(builder, I16, text, "=h,r,~{memory}", [own], effect=True)
+                for at, element in enumerate(decode(builder, dtype, bits, native_f8=True)):
+                    found = Place(half, block, at).index(columns, rows_first=rows_first)
+                    elements[found] = _as_float(builder, element)
+        return pack(builder, [element for element in elements if element is not None])
+
+    return define("fetch", tile_type("f32", columns // 2), ["u32"], generate)
+
+
+def _as_float(builder: ir.IRBuilder, element: ir.Value) -> ir.Value:
+    """Return a small integer, or a float, as f32."""
+    if element.type == F32:
+        return element
+    return builder.sitofp(builder.trunc(element, I32), F32)
 
 
 def fetch_line(dtype: str, columns: int) -> Word:
