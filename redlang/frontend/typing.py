@@ -16,7 +16,7 @@ from typing import assert_never
 from redlang.errors import DTypeError
 from redlang.ir.build import computed, convert
 from redlang.ir.operators import OPERATORS, Operator
-from redlang.ir.program import Apply, Cast, Expr, Literal, Scalar
+from redlang.ir.program import Apply, Cast, Expr, Index, Literal, Scalar, Size
 from redlang.ir.types import BOOL, F32, F64, I64, U64, DType, Type, compute_type
 from redlang.source import Span
 
@@ -90,6 +90,8 @@ def apply(
         DTypeError: The operands' types have no meaning for `op`.
     """
     operator = OPERATORS[op]
+    if operator.rule == "compare" and {part.type.dtype for part in arguments} == {I64, U64}:
+        return _compared_by_value(op, arguments, axes, span)
     parts, dtype, weak = _meet(operator, list(arguments), real)
     absent = any(part.type.absent for part in parts)
     return Apply(op, tuple(parts), Type(dtype, axes, absent, weak), span)
@@ -166,6 +168,22 @@ def _meet(operator: Operator, parts: list[Expr], real: DType) -> tuple[list[Expr
             return [condition, *_all(choices, dtype)], dtype, weak
         case _:
             assert_never(operator.rule)
+
+
+def _compared_by_value(op: str, parts: Sequence[Expr], axes: tuple[str, ...], span: Span) -> Expr:
+    """Compare a u64 with a signed integer, which is less than every u64 where it is negative."""
+    left, right = parts
+    signed = left if left.type.dtype is I64 else right
+    absent = left.type.absent or right.type.absent
+    unsigned = Apply(op, tuple(_all(parts, U64)), Type(BOOL, axes, absent), span)
+    if isinstance(signed, Index | Size) or (isinstance(signed, Literal) and signed.value >= 0):
+        return unsigned
+    holds = op == "ne" or op in (("lt", "le") if signed is left else ("gt", "ge"))
+    zero = Literal(0, Type(I64, weak=True), span)
+    sign = Apply(
+        "lt" if holds else "ge", (signed, zero), replace(signed.type, dtype=BOOL, weak=False), span
+    )
+    return Apply("or" if holds else "and", (sign, unsigned), Type(BOOL, axes, absent), span)
 
 
 def _all(parts: Sequence[Expr], dtype: DType) -> list[Expr]:

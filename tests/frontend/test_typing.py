@@ -1,8 +1,12 @@
+import operator
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from redlang.frontend.typing import promote, storage_promotion
+from redlang.ir.interpret import interpret
 from redlang.ir.printing import to_text
 from redlang.ir.program import Apply, Cast, Literal, Scalar
 from redlang.ir.types import BF16, BOOL, DTYPES, F8E4M3, F8E5M2, F16, F32, F64, I64, U64, Type
@@ -50,6 +54,26 @@ def test_u64_is_ordered_and_adds_up_as_it_is():
     assert {computed(expression, 'x: "u64[n]"') for expression in kept} == {"u64"}
     reductions = ["sum[n](x)", "prod[n](x)", "max[n](x)", "min[n](x)"]
     assert {stored(expression, 'x: "u64[n]"') for expression in reductions} == {"u64"}
+
+
+COMPARISONS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+COMPARISONS |= {"==": operator.eq, "!=": operator.ne}
+
+
+@pytest.mark.parametrize("sign", COMPARISONS)
+def test_u64_and_signed_integers_are_compared_by_their_values(sign):
+    least, rest, most = 2**63, [5, 2**64 - 1, 2**64 - 5], [-5, -1, 5]
+    unsigned = np.array([0, least - 1, least, *rest], np.uint64)
+    signed = np.array([-least, 0, least - 1, *most])
+    text = f'def f(x: "u64[n]", y: "i64[m]", k: int):\n    return x {sign} y, y {sign} x'
+    kernel = program(text + f", x {sign} k, x {sign} -5, 5 {sign} x, y {sign} {2**64 - 5}")
+    found = interpret(kernel, {"x": unsigned, "y": signed, "k": -5})
+    x, y, holds = unsigned.tolist(), signed.tolist(), COMPARISONS[sign]
+    assert found[0].tolist() == [[holds(a, b) for b in y] for a in x]
+    assert found[1].tolist() == [[holds(b, a) for b in y] for a in x]
+    assert found[2].tolist() == found[3].tolist() == [holds(a, -5) for a in x]
+    assert found[4].tolist() == [holds(5, a) for a in x]
+    assert found[5].tolist() == [holds(b, 2**64 - 5) for b in y]
 
 
 @pytest.mark.parametrize("expression", ["x + 1", "x - x", "2 * x", "x // 3", "x % 3", "-x", "x**2"])
