@@ -12,13 +12,13 @@ terms, as a matrix unit wants them. A factor that is not finite stays outside of
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from redlang.ir import walk
 from redlang.ir.build import Builder
-from redlang.ir.program import Definition, Expr, Program, Reduce, Ref
+from redlang.ir.program import Apply, Definition, Expr, Program, Reduce, Ref
 from redlang.ir.spread import spreads
 from redlang.ir.types import F32, F64
 
@@ -35,6 +35,10 @@ def axis_by_axis(program: Program) -> Program:
     if len(definitions) == len(program.definitions):
         return program
     return axis_by_axis(replace(program, definitions=definitions))
+
+
+_Left: TypeAlias = tuple[Expr, bool]
+"""A factor that an inner sum leaves, and whether the text multiplies it by the rest."""
 
 
 class _Stages:
@@ -64,7 +68,7 @@ class _Stages:
         return (definition,)
 
     def _in_turn(
-        self, definition: Definition, axis: str, operand: Expr, left: Sequence[Expr]
+        self, definition: Definition, axis: str, operand: Expr, left: Sequence[_Left]
     ) -> tuple[Definition, ...]:
         """Return a reduction by one axis, and one by the others of that times what is left."""
         value, (name,) = definition.value, definition.names
@@ -72,34 +76,35 @@ class _Stages:
         inner = self.build.reduce(
             value.op, (axis,), operand, condition=value.condition, span=value.span
         )
-        part: Expr = Ref(f"{name}.{axis}", inner.types[0])
-        outer = functools.reduce(self.build.mul, left, part)
+        outer: Expr = Ref(f"{name}.{axis}", inner.types[0])
+        for factor, is_first in reversed(left):
+            sides = (factor, outer) if is_first else (outer, factor)
+            outer = self.build.mul(*sides)
         rest = tuple(a for a in value.axes if a != axis)
         return (
             replace(definition, names=(f"{name}.{axis}",), value=inner),
             replace(definition, value=self.build.reduce(value.op, rest, outer, span=value.span)),
         )
 
-    def _chain(self, value: Reduce, axis: str) -> tuple[Expr | None, tuple[Expr, ...]]:
+    def _chain(self, value: Reduce, axis: str) -> tuple[Expr | None, tuple[_Left, ...]]:
         """Return the product that a sum by one axis first is over, and the factors outside of it.
 
+        They are multiplied in the order of the text, which other orders may leave the range of.
         No product: such a sum has as many terms, and no more of them are products of two.
         """
-        factors = walk.factors(value.operand)
-        taken = [f for f in factors if axis in f.type.axes]
-        left = tuple(f for f in factors if axis not in f.type.axes)
-        axes = [frozenset(f.type.axes) for f in taken]
-        whole = frozenset[str]().union(*(f.type.axes for f in factors))
-        fewer = frozenset[str]().union(*axes) < whole
+        taken, left = _split(value.operand, axis)
+        axes = [frozenset(f.type.axes) for f in walk.factors(taken)]
+        whole = frozenset(value.operand.type.axes)
+        fewer = frozenset(taken.type.axes) < whole
         paired = len(axes) == PAIR and bool(axes[0] - axes[1]) and bool(axes[1] - axes[0])
-        dtypes = {f.type.dtype for f in factors}
+        dtypes = {f.type.dtype for f in walk.factors(value.operand)}
         floats = len(dtypes) == 1 and dtypes <= {F32, F64}
-        swept = any(set(f.type.axes).intersection(value.axes) for f in left)
+        swept = any(set(f.type.axes).intersection(value.axes) for f, _ in left)
         if value.op != "sum" or value.condition is not None or not (floats and swept):
             return None, ()
-        if not (fewer or paired):
+        if not (fewer or paired) or any(axis not in own for own in axes):
             return None, ()
-        return functools.reduce(self.build.mul, taken), left
+        return taken, left
 
     def _is_apart(self, definition: Definition) -> bool:
         """Say whether a reduction shares its sweep with none.
@@ -143,3 +148,16 @@ class _Stages:
     def _over(self, name: str) -> set[str]:
         value = self.definitions[name].value
         return set(value.axes) if isinstance(value, Reduce) else set()
+
+
+def _split(expr: Expr, axis: str) -> tuple[Expr, tuple[_Left, ...]]:
+    """Return the part of a product that holds all of an axis, and the factors around it."""
+    left: list[_Left] = []
+    while isinstance(expr, Apply) and expr.op == "mul":
+        first, second = expr.arguments
+        varies = [axis in side.type.axes for side in (first, second)]
+        if all(varies):
+            break
+        expr = first if varies[0] else second
+        left.append((second, False) if varies[0] else (first, True))
+    return expr, tuple(left)

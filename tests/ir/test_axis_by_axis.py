@@ -62,11 +62,23 @@ def test_products_of_three_are_two_sums_of_two() -> None:
     )
     right = np.einsum("bi,ij,bj->b", x, a, y, dtype=float)
     np.testing.assert_allclose(form(x, a, y), right, rtol=2e-5, atol=1e-5)
-    assert "over j (inside another)" in str(form.explain("fuse"))
+    assert "over i (inside another)" in str(form.explain("fuse"))
     infinite = a.copy()
     infinite[3, 2] = np.inf
     assert not np.isfinite(form(x, infinite, y)).any()
     assert (form(x[:, :0], a[:0], y) == 0).all()
+
+
+@pytest.mark.parametrize("order", ["x * a * y", "y * (x * a)", "x * y * a", "a * y * x"])
+@pytest.mark.parametrize("least", ["x", "a", "y"])
+def test_factors_are_multiplied_in_the_order_of_the_text(order: str, least: str) -> None:
+    large = {name: np.float32(1e-25 if name == least else 1e25) for name in "xay"}
+    shapes = {"x": (2, 7), "a": (7, 5), "y": (2, 5)}
+    text = f'def f(x: "b i", a: "i j", y: "b j") -> "b":\n    return sum[i, j]({order})\n'
+    arrays = [np.full(shapes[name], large[name]) for name in "xay"]
+    with np.errstate(over="ignore"):
+        term = eval(order, None, large)
+    np.testing.assert_allclose(redlang.compile(text, {})(*arrays), 35 * term, rtol=1e-5)
 
 
 def test_outer_products_are_summed_apart() -> None:
