@@ -195,11 +195,13 @@ class CudaCompiler:
             self.find(extents, cuda_arrays(self.compiler.program, extents))
         assert self.last is not None
         assert self.last_choice is not None
-        figures = [
-            f"{s.name}: {s.registers} registers, {s.spill_bytes} bytes spilled, "
-            f"{s.shared_bytes} bytes shared, {s.occupancy.blocks} blocks an SM"
-            for s in kernel_stats(self.last, self.device)
-        ]
+        figures: dict[int, list[str]] = {}
+        stats = kernel_stats(self.last, self.device)
+        for kernel, s in zip(self.last.kernels, stats, strict=True):
+            figures.setdefault(kernel.part, []).append(
+                f"{s.name}: {s.registers} registers, {s.spill_bytes} bytes spilled, "
+                f"{s.shared_bytes} bytes shared, {s.occupancy.blocks} blocks an SM"
+            )
         loops, parts = self.last.loops, self.last.parts
         choice = self.last_choice
         return plan_text(loops.program, extents, choice, self.device, parts, figures), loops

@@ -22,7 +22,7 @@ def plan_text(
     choice: Choice,
     device: Device,
     parts: Sequence[Part],
-    figures: Sequence[str] = (),
+    figures: Mapping[int, Sequence[str]],
 ) -> str:
     """Return the plan of a program on a GPU.
 
@@ -32,14 +32,16 @@ def plan_text(
         choice: The ranked plans of its class.
         device: The GPU.
         parts: The parts that run, which a plan given up by the compiler is not among.
-        figures: What the compiler reported of each part.
+        figures: What the compiler reported, by the number of the part.
     """
     sizes = ", ".join(f"{axis} = {extent}" for axis, extent in extents.items())
     lines = [f"plan of {program.name} for {sizes} on {device.name}"]
     stored = _stored(program)
     for number, options in enumerate(choice.ranked):
         chosen = next((r for r in options if set(r.candidate.parts) <= set(parts)), options[0])
-        lines += _nest(number, chosen, extents, device, figures, stored)
+        lines += _nest(number, chosen, extents, device, stored)
+        numbers = [i for i, part in enumerate(parts) if part in chosen.candidate.parts]
+        lines += [f"  compiled  {figure}" for i in numbers for figure in figures.get(i, ())]
         lines += _measured(choice.measured[number] if choice.measured else ())
         lines += _losers([r for r in options if r is not chosen])
     return "\n".join(lines)
@@ -60,7 +62,6 @@ def _nest(
     chosen: Ranked,
     extents: Mapping[str, int],
     device: Device,
-    figures: Sequence[str],
     stored: Mapping[int, str],
 ) -> Iterator[str]:
     yield f"nest {number}: {chosen.candidate.family}, {chosen.time_us:.1f} µs predicted"
@@ -69,8 +70,6 @@ def _nest(
         for i in part.nest.results:
             yield f"  stores    {stored.get(i, f'result {i}')}"
         yield from _estimate(estimate)
-    if figures:
-        yield from (f"  compiled  {figure}" for figure in figures)
 
 
 def _part(

@@ -74,6 +74,8 @@ def test_stored_operands_are_recalled_with_what_reads_them(gpu, without_plans, r
     (finder,) = later.machine._cuda_finders.values()
     plan, loops = finder.compiler.shown({"m": 70, "d": 32, "n": 90, "e": 32})
     assert "stores    f16 for products, which read arrays: v[n, e] * v[n, e] / " in plan
+    # Each kernel's figures stand with its own nest.
+    assert plan.count("  compiled  ") == 3
     # A kernel may begin while the one before it ends: no load takes the read-only path.
     assert finder.compiler.last is not None
     source = finder.compiler.last.kernels[-1].text.source
