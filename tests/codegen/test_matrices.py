@@ -128,7 +128,7 @@ def test_a_score_is_computed_once():
     body = text[text.index("def f_0(") :]
     # Once for the first tile, once in the loop.
     assert text.count("tanh(((") == 1
-    assert body.count("each_s_1(") == 2
+    assert body.count("each_s_1_core(") == 2
 
 
 def test_one_score_at_a_time_has_elements():

@@ -388,3 +388,28 @@ def test_numbers_in_arrays_tell_tiles_apart(name, gpu, rng):
     text = scores(f"s = where({test}, s)", head=OWN.format(kind))
     check(text, {**given, "own": own, "doc": doc}, gpu)
     assert {text.path for text in gpu.paths} == {"ranges", "wgmma"}
+
+
+SCALED = """
+def f(q: "b h m d", k: "b h n d", v: "b h n e", c: "f32[{}]") -> "b h m e":
+    s = sum[d](q * k) * c * rsqrt(size(d))
+    p = exp(s - max[n](s))
+    return sum[n](p * v) / sum[n](p)
+"""
+
+
+@pytest.mark.parametrize(
+    ("axes", "shape", "function"),
+    [("h", (2,), "max_of"), ("b h n", (1, 2, 100), "s_core")],
+    ids=["of the unit", "of columns"],
+)
+def test_a_factor_of_scores_is_one_product_an_element(axes, shape, function, gpu, rng):
+    given = arrays(rng, "bf16", **attend())
+    given["c"] = rng.uniform(-2, 2, shape).astype(np.float32)
+    kernel = check(SCALED.format(axes), given, gpu)
+    (finder,) = kernel.machine._cuda_finders.values()
+    (made,) = finder.compiler.last.kernels
+    elements, _ = made.text.source.split("def once2(")
+    assert f"def {function}(" in elements
+    assert "((x0 * x1) - x2)" in elements
+    assert "(x0 * x1) * x2" not in elements

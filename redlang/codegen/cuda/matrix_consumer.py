@@ -32,6 +32,7 @@ from redlang.codegen.cuda.matrix_roles import LoopWork, Multiply
 from redlang.codegen.cuda.matrix_shares import (
     first_values,
     with_common_factors,
+    with_joined_factors,
     with_shares,
     without_scalings,
 )
@@ -259,6 +260,7 @@ class Consumer(MatrixElements):
             self.frame.define(f"{statement.axis}.{name}", Value(end, (), "i64"))
         readers = (*statement.body, *(product.contract for product in work.late))
         body = without_scalings(work.elements, readers, self.is_fragment)
+        body = with_joined_factors(body, self.builder, self.is_fragment, self._may_move)
         body = with_common_factors(body, self.builder, self.is_fragment, self._may_divide)
         body = with_shares(body, self.is_fragment)
         elements = with_powers(body, self.builder, self.is_fragment)
@@ -271,6 +273,10 @@ class Consumer(MatrixElements):
             self._strand(statement, strand, names, rows, beside, waits=self.streams and not place)
             for place, (strand, beside) in enumerate(zip(found, flying, strict=True))
         ]
+
+    def _may_move(self, factor: Expr) -> bool:
+        """Say whether a factor of rows is known to be far from the ends of the range."""
+        return is_tame(factor, self.program)
 
     def _may_divide(self, factor: Expr) -> bool:
         """Say whether a value of rows is positive, and far from the ends of the range."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from redlang.codegen.cuda.matrix_fills import POSITIVE, kind_of
 from redlang.ir import walk
 from redlang.ir.build import Builder
 from redlang.ir.loops import Compute, Fold, Statement
@@ -96,6 +97,35 @@ def with_common_factors(
     return tuple(tidy.map_expressions(s, lambda e: walk.rewrite(e, rule)) for s in body)
 
 
+def with_joined_factors(
+    body: Sequence[Statement],
+    builder: Builder,
+    is_fragment: IsFragment,
+    may_move: Callable[[Expr], bool],
+) -> tuple[Statement, ...]:
+    """Return statements in which factors that elements share meet before they meet the elements.
+
+        x * k * c   -->   x * (k * c)
+
+    Args:
+        body: The element work of a loop.
+        builder: The kernel's.
+        is_fragment: Tells elements from values of rows.
+        may_move: Tells the factors that may change places freely.
+    """
+
+    def rule(node: Expr) -> Expr:
+        outer = _taken_apart(node, is_fragment) if node.type.dtype is F32 else None
+        inner = None if outer is None else _taken_apart(outer[0], is_fragment)
+        if outer is not None and inner is not None:
+            (_, c), (x, k) = outer, inner
+            if may_move(c) or may_move(k):
+                return builder.mul(x, builder.mul(k, c))
+        return node
+
+    return tuple(tidy.map_expressions(s, lambda e: walk.rewrite(e, rule)) for s in body)
+
+
 def _taken_apart(expr: Expr, is_fragment: IsFragment) -> tuple[Expr, Expr] | None:
     """Return x and k of elements x * k that share k."""
     if isinstance(expr, Apply) and expr.op == "mul":
@@ -144,9 +174,37 @@ def without_scalings(
             and not isinstance(done.value, Load)
         ):
             scaled[done.name] = done.value
+        elif isinstance(done, Compute) and done.name not in named and _splits(done, is_fragment):
+            core = _core(done.value, is_fragment)
+            assert core is not None
+            own = Compute(f"{done.name}.core", core, Type(F32, core.type.axes))
+            kept.append(own)
+            scaled[done.name] = _replacing(core, Ref(own.name, own.type))(done.value)
         else:
             kept.append(done)
     return tuple(kept)
+
+
+def _splits(statement: Compute, is_fragment: IsFragment) -> bool:
+    """Say whether a value is something computed of elements, times constants of the unit."""
+    value = statement.value
+    if statement.type.dtype is not F32 or not is_fragment(Ref(statement.name, statement.type)):
+        return False
+    core = _core(value, is_fragment)
+    return core is not None and core != value and _shared_by_all(value, core)
+
+
+def _shared_by_all(value: Expr, core: Expr) -> bool:
+    """Say whether the factors beside a part of a product are positive and the same for all."""
+    while value != core:
+        assert isinstance(value, Apply)
+        inner, factor = value.arguments
+        if core not in tuple(walk.nodes(inner)):
+            inner, factor = factor, inner
+        if factor.type.axes or kind_of(factor, {}) != POSITIVE:
+            return False
+        value = inner
+    return True
 
 
 def _is_scaled(value: Expr, is_fragment: IsFragment) -> bool:
