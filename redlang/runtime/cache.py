@@ -37,6 +37,8 @@ TOUCH_AFTER_S = 3600.0
 
 LEFTOVER_AFTER_S = 3600.0
 """Age at which a temporary file must be of a process that died."""
+LISTED_AFTER = 64
+"""The folder is listed at the first store, and when this part of its limit was stored since."""
 
 BUILDING = threading.RLock()
 """Held while a kernel is built: compilers and provers are not made for several threads at once."""
@@ -88,6 +90,7 @@ class DiskCache:
         """Use `folder`, which need not exist; None stores nothing."""
         self.folder = folder
         self.limit_bytes = limit_bytes
+        self._unlisted_bytes = limit_bytes
 
     def load(self, key: str) -> bytes | None:
         """Return the entry of `key`; None if there is none, or none that is whole."""
@@ -118,7 +121,10 @@ class DiskCache:
             with os.fdopen(handle, "wb") as file:
                 file.write(_wrap(key, payload))
             os.replace(temporary, path)  # noqa: PTH105  (a name from mkstemp)
-            self._prune(self.folder)
+            self._unlisted_bytes += len(payload)
+            if self._unlisted_bytes >= self.limit_bytes // LISTED_AFTER:
+                self._unlisted_bytes = 0
+                self._prune(self.folder)
         except OSError as error:
             logger.info("could not write to the cache: %s", error)
             if temporary is not None:
@@ -180,7 +186,12 @@ def _remove(path: Path) -> None:
 
 def disk() -> DiskCache:
     """Return the cache that the environment asks for now."""
-    return DiskCache(default_folder())
+    return _at(default_folder())
+
+
+@functools.lru_cache(maxsize=8)
+def _at(folder: Path | None) -> DiskCache:
+    return DiskCache(folder)
 
 
 def keep(store: DiskCache, key: str, value: object) -> None:
