@@ -12,7 +12,7 @@ from redlang.runtime.matrix_calls import matrix_classes
 from redlang.schedule.device import Device
 from redlang.schedule.facts import Layout
 from redlang.schedule.parts import Part
-from redlang.schedule.search import ShapeClass
+from redlang.schedule.search import LONG_CLASS, ShapeClass
 
 SHORT_INDEX = 1 << 16
 LONG_INDEX = 1 << 31
@@ -92,6 +92,8 @@ class Known:
         for spread in part.threads.spreads:
             axis = spread.axis
             if axis in multiples or axis not in classed:
+                continue
+            if self.shape.small and classed[axis] <= LONG_CLASS:
                 continue
             extent = self.extents[axis]
             for divisor in (spread.extent, spread.width):

@@ -108,7 +108,7 @@ class CudaCompiler:
             )
             for name, strides in arrays.strides.items()
         }
-        return layout_class(Layout(unit, alignment), sizes)
+        return layout_class(Layout(unit, alignment), shape, sizes)
 
     def choice(self, form: Form, extents: Mapping[str, int], arrays: Arrays) -> Choice:
         """Return the ranked plans of a call's class, from memory, from disk, or found."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from redlang.ir.program import Program
 from redlang.schedule.candidates import candidates
@@ -20,7 +21,12 @@ from redlang.schedule.parts import Candidate, Part
 
 LEAST_CLASS = 4
 """Rows up to this length share one class."""
-LONG_CLASS = 512
+SHORT_CLASS, LONG_CLASS = 64, 512
+SMALL = 1 << 14
+"""Calls of fewer elements are as short as a launch, whatever their plan.
+
+They have two classes of rows up to `LONG_CLASS`, in which alignment does not count.
+"""
 KEPT = 24
 """Ranked candidates that are kept for each nest."""
 
@@ -50,10 +56,12 @@ class ShapeClass:
     Attributes:
         extents: Representative extents of the class.
         exact: Axes whose extent is that of the call: a thread holds them whole.
+        small: Whether the call is as short as a launch.
     """
 
     extents: tuple[tuple[str, int], ...]
     exact: tuple[str, ...]
+    small: bool = False
 
 
 def shape_class(
@@ -71,11 +79,12 @@ def shape_class(
         for axis, extent in extents.items()
         if axis in fixed or (inside.get(axis, False) and 0 < extent <= SHORT)
     }
+    small = prod(extents.values()) < SMALL
     classed = {
-        axis: extent if axis in exact else _row(extent) if axis in inside else _count(extent)
+        axis: extent if axis in exact else _row(extent, small) if axis in inside else _count(extent)
         for axis, extent in extents.items()
     }
-    return ShapeClass(tuple(classed.items()), tuple(sorted(exact)))
+    return ShapeClass(tuple(classed.items()), tuple(sorted(exact)), small)
 
 
 def _inside(program: Program, nest: Nest) -> list[str]:
@@ -85,8 +94,10 @@ def _inside(program: Program, nest: Nest) -> list[str]:
     return [a for a in axes if a not in facts.slots]
 
 
-def _row(extent: int) -> int:
+def _row(extent: int, small: bool) -> int:
     """Round a row's length up: to powers of two for short rows, four an octave from 4096 on."""
+    if small and extent <= LONG_CLASS:
+        return SHORT_CLASS if extent <= SHORT_CLASS else LONG_CLASS
     if extent <= 2 * LONG_CLASS:
         return max(LEAST_CLASS, power_above(extent))
     octave = 1 << (extent - 1).bit_length() - 1
@@ -102,16 +113,21 @@ def _count(extent: int) -> int:
     return -(-extent // step) * step
 
 
-def layout_class(layout: Layout, sizes: Mapping[str, int]) -> Layout:
+def layout_class(layout: Layout, shape: ShapeClass, sizes: Mapping[str, int]) -> Layout:
     """Return a layout as far as plans depend on it.
 
     Args:
         layout: Of a call.
+        shape: Its class.
         sizes: Bytes of an element of each array.
     """
+    extents = dict(shape.extents)
 
     def coarse(name: str, alignment: int) -> int:
-        return sizes[name] if layout.unit.get(name) is None else max(alignment, sizes[name])
+        axis = layout.unit.get(name)
+        if axis is None or (shape.small and extents[axis] <= LONG_CLASS):
+            return sizes[name]
+        return max(alignment, sizes[name])
 
     return replace(layout, alignment={n: coarse(n, a) for n, a in layout.alignment.items()})
 

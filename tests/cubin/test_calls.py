@@ -87,7 +87,7 @@ def f(x: "m n") -> ("i8[m n]", "f32[m]"):
     scale = max[n](abs(x)) / 127
     return i8(round(x / scale)), scale
 """
-    x = rng.standard_normal((40, columns * step)).astype(np.float16)[:, ::step]
+    x = rng.standard_normal((170, columns * step)).astype(np.float16)[:, ::step]
     kernel = redlang.compile(text.strip())
     found, scale = kernel(x)
     expected = np.abs(x.astype(np.float64)).max(1) / 127
@@ -96,6 +96,15 @@ def f(x: "m n") -> ("i8[m n]", "f32[m]"):
     (code,) = gpu.compiled.values()
     widths = re.findall(r't.Access\("(f16|i8)", (\d+)', code.text.source)
     assert widths == [("f16", str(loaded)), ("i8", str(stored))]
+
+
+def test_lengths_of_short_calls_have_few_classes(gpu):
+    kernel = redlang.compile('def f(x: "m n") -> "m":\n    return sum[n](x)\n')
+    for length in (1, 2, 3, 4, 7, 8, 16, 31, 32, 60, 64, 65, 96, 100, 128, 200, 256, 300):
+        x = np.arange(3 * length, dtype=np.float32).reshape(3, length)
+        np.testing.assert_allclose(kernel(x), x.sum(1))
+    info = kernel.cache_info()
+    assert info.compilations + info.loaded <= 3
 
 
 def test_lines_that_each_read_the_one_before_twice_stay_lines(gpu, rng):
