@@ -5,7 +5,7 @@ Products are computed by a *unit* of instructions:
     wgmma   warp groups of 64 rows that read operands from shared memory; Hopper only
     mma     warps of 16 or 32 rows that read operands through registers; every GPU from 8.0 on
     tf32    the same of f32, rounded to tf32
-    fma     plain multiply-adds of f32, 32 rows a warp
+    fma     plain multiply-adds of f32 or f64, 32 rows a warp
 
 One *row tile* of 64 rows a warp group holds the accumulators of every product of the kernel; the
 row axes share it, the last one varying fastest. Column axes lie along the registers and the four
@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal, TypeAlias
 
-from redlang.schedule.fragments import GROUP_ROWS, WARP
+from redlang.ir.types import F32, DType
+from redlang.schedule.fragments import GROUP_ROWS, LINE_ALIGNMENT, WARP
 from redlang.schedule.threads import Spread, ThreadPlan
 
 MatrixUnitName: TypeAlias = Literal["wgmma", "mma", "tf32", "fma"]
@@ -57,10 +58,11 @@ class MatrixPlan:
         unit: The instructions of products.
         warp_rows: Rows that one warp holds.
         held: Whether a warp keeps its rows of operands of the whole unit in registers (`mma`).
-        wide: Column axes of which `fma` gives each lane four neighbours, not one.
+        wide: Column axes of which `fma` gives each lane 16 bytes of neighbours, not one.
         fetched: Whether arrays of rows that are computed with come through shared memory.
         tile_us: What a tile of the loop takes where memory and cache keep up.
         tile_bytes: What it reads.
+        dtype: The type that products add up in; other than f32 of `fma` only.
     """
 
     rows: tuple[tuple[str, int], ...]
@@ -78,6 +80,7 @@ class MatrixPlan:
     fetched: bool = False
     tile_us: float = 1.0
     tile_bytes: int = 0
+    dtype: DType = F32
 
     def __post_init__(self) -> None:
         """Check that rows fill warp groups and can be told apart by bits."""
@@ -121,7 +124,14 @@ class MatrixPlan:
 
     def neighbours(self, axis: str) -> int:
         """Return the neighbouring elements of a column axis that a lane holds."""
-        return 2 if self.unit != "fma" else 4 if axis in self.wide else 1
+        if self.unit != "fma":
+            return 2
+        return self.line // self.lanes if axis in self.wide else 1
+
+    @property
+    def line(self) -> int:
+        """Return the elements of a line of shared memory that `fma` reads."""
+        return LINE_ALIGNMENT // self.dtype.bytes
 
     def consumer_registers(self, checks: bool) -> int:
         """Return the registers a thread that consumers have: what the producer's group leaves.

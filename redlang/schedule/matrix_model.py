@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
+from redlang.ir.types import F64
 from redlang.schedule.demand import BlockDemand
 from redlang.schedule.device import Device
 from redlang.schedule.facts import Facts
@@ -40,17 +41,20 @@ def _estimate(part: Part, facts: Facts, device: Device) -> Estimate:
     elif plan.unit == "tf32":
         rate = WARP_PRODUCTS.get(device.capability, WARP_PRODUCTS["8.0"]) // 2
     elif plan.unit == "fma":
-        rate = device.sm.fma
+        rate = device.sm.double if plan.dtype is F64 else device.sm.fma
     elif part.plan.integers:
         rate = 2 * PRODUCTS
     seconds = products / (device.sms * device.clock_mhz * rate)
     elements = _with_pairs(facts)
     # Products are the tensor core's: the other pipes have what is left.
-    work = replace(elements, fma=max(0.0, elements.fma - 2 * products)) + Work(
-        facts.bytes_read, facts.bytes_written
-    )
-    rest = roofline(work, device)
     pipe: Pipe = "arithmetic" if plan.unit == "fma" else "tensor core"
+    if plan.dtype is F64:
+        pipe = "double"
+        elements = replace(elements, double=max(0.0, elements.double - 2 * products))
+    else:
+        elements = replace(elements, fma=max(0.0, elements.fma - 2 * products))
+    work = elements + Work(facts.bytes_read, facts.bytes_written)
+    rest = roofline(work, device)
     pipes = ((pipe, seconds), *rest.pipes_us)
     slowest = max(pipes, key=lambda pipe: pipe[1])
     bound = Bound(slowest[1] + rest.launch_us, slowest[0], pipes, rest.launch_us)
@@ -76,6 +80,10 @@ def _with_pairs(facts: Facts) -> Work:
     work = facts.element_work
     for pairing in pairings(facts, (*facts.nest.sweeps, *facts.used_inner)):
         own, count = facts.operations(pairing.value), facts.size(pairing.axes)
+        if pairing.value.type.dtype is F64:
+            double = max(0.0, work.double - own.double - count) + count * pairing.instructions
+            work = replace(work, double=double)
+            continue
         joins = 0 if pairing.op == "sum" else count
         work = replace(
             work,

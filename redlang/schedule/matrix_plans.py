@@ -21,7 +21,7 @@ from redlang.ir.build import Builder
 from redlang.ir.incremental import Partial, Sweep
 from redlang.ir.loops import GridAxis
 from redlang.ir.program import ArrayParam, Expr, Load, Program
-from redlang.ir.types import BF16, F16, F32, DType
+from redlang.ir.types import BF16, F16, F32, F64, DType
 from redlang.options import Options
 from redlang.schedule.contract import split_product
 from redlang.schedule.device import Device
@@ -80,6 +80,7 @@ class Shape:
         brief: Whether a unit has few of its tiles, for a mask bounds it from both sides, and little
             work on elements beside their products.
         pairs: Arrays of a side of reductions over pairs, at most; 0 if there are none.
+        dtype: What products and pairs add up in.
     """
 
     rows: tuple[str, ...]
@@ -89,6 +90,7 @@ class Shape:
     masked: bool
     brief: bool
     pairs: int = 0
+    dtype: DType = F32
 
 
 def matrix_candidates(
@@ -121,6 +123,9 @@ def matrix_candidates(
     if shape is None and options.contract != "f32":
         shape = _shape(facts, (F16, BF16), pairs)
         unit = "wgmma" if groups and not pairs else "mma"
+    shape = shape or _shape(facts, (F64,), pairs)
+    if shape is not None and shape.dtype is F64:
+        unit = "fma"
     if shape is None or max(facts.extent(a) for a in (*shape.inner, *shape.columns)) > WIDEST:
         return []
     if unit == "fma" and facts.size(shape.rows) < PLAIN_ROWS:
@@ -156,8 +161,10 @@ def _plain_products(
         return [_product(facts, shape, plan, device) for plan in plans]
     unit: MatrixUnitName = "tf32" if options.contract == "tf32" else "fma"
     ways: list[tuple[MatrixUnitName, tuple[DType, ...], bool]]
-    ways = [(unit, (F32,), False), ("fma", (F32,), True), ("mma", (F16, BF16), True)]
-    for unit, stored, paired in ways if short else ways[:2]:
+    ways = [(unit, (F32,), False), ("fma", (F32,), True)]
+    ways += [("mma", (F16, BF16), True)] if short else []
+    ways += [("fma", (F64,), False), ("fma", (F64,), True)]
+    for unit, stored, paired in ways:
         shape = product_shape(facts, stored, paired=paired)
         if shape is not None:
             plans += portable_product_plans(facts, shape, device, unit)
@@ -207,6 +214,7 @@ def _portable(
             inner,
             device,
             arrays=max(1, shape.pairs),
+            dtype=shape.dtype,
         )
         if plan is not None:
             yield plan
@@ -244,13 +252,17 @@ def _shape(facts: Facts, stored: tuple[DType, ...], paired: Sequence[Pairing] = 
         for sweep in facts.nest.sweeps
         for step in sweep.update
     )
+    kinds = {pairing.value.type.dtype for pairing in paired}
+    kinds |= {F64 if F64 in stored else F32} if products else set()
+    if len(kinds) != 1:
+        return None
     arrays = (len(side) for pairing in paired for side in (pairing.lefts, pairing.rights))
     (sweep,) = facts.nest.sweeps
     special = facts.element_work.special / facts.size((*facts.nest.base, loop))
     brief = special < FEW_SPECIAL and is_band(
         sweep, loop, facts.pointwise, Builder.of(facts.program)
     )
-    return Shape(rows, loop, inner, columns, masked, brief, max(arrays, default=0))
+    return Shape(rows, loop, inner, columns, masked, brief, max(arrays, default=0), *kinds)
 
 
 def product_pairs(facts: Facts) -> list[tuple[Expr, Expr]]:

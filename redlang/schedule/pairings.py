@@ -16,12 +16,12 @@ from math import inf
 from redlang.ir import walk
 from redlang.ir.incremental import Each, Let, Partial, Sweep
 from redlang.ir.program import Apply, Expr, Index, Literal, Load, Ref
-from redlang.ir.types import BF16, F16, F32, Type
+from redlang.ir.types import BF16, F16, F32, F64, Type
 from redlang.schedule.contract import Lookup
 
 NEUTRAL = {"sum": 0.0, "max": -inf, "min": inf}
 """What a pair is that takes no part."""
-PAIRED = (F16, BF16, F32)
+PAIRED = (F16, BF16, F32, F64)
 """What arrays hold of which pairs are taken."""
 ELEMENT = "element"
 """What the names of elements begin with."""
@@ -79,12 +79,13 @@ def find_pairing(
         over: The axis.
         lookup: Gives the expressions of names that are written out.
     """
-    if op not in NEUTRAL or value.type.dtype is not F32:
+    if op not in NEUTRAL or value.type.dtype not in (F32, F64):
         return None
     if condition is not None:
         axes = dict.fromkeys((*value.type.axes, *condition.type.axes))
-        nothing = Literal(NEUTRAL[op], Type(F32))
-        value = Apply("where", (condition, value, nothing), Type(F32, tuple(axes)))
+        dtype = value.type.dtype
+        nothing = Literal(NEUTRAL[op], Type(dtype))
+        value = Apply("where", (condition, value, nothing), Type(dtype, tuple(axes)))
     if walk.tree_size(value, lookup) > LARGEST:
         return None
     loads: dict[Load, Ref] = {}

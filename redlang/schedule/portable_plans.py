@@ -1,4 +1,4 @@
-"""Plans on matrix tiles without warp groups: for GPUs from 8.0 on, and for f32 on all of them.
+"""Plans on matrix tiles without warp groups: for GPUs from 8.0 on, and for f32 and f64 on all.
 
 A warp holds 32 rows where registers allow: every element of the other operand that it reads from
 shared memory then serves twice as many products. Wide accumulators beside masks leave room for 16
@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from redlang.ir.types import F32, DType
 from redlang.schedule.device import REGISTERS_PER_BLOCK, SHARED_RESERVED, Device
-from redlang.schedule.fragments import STEP, WARP
+from redlang.schedule.fragments import LINE_ALIGNMENT, STEP, WARP
 from redlang.schedule.matrices import MatrixPlan, MatrixUnitName
 
 ACCUMULATED = 255
 """Registers that a thread has at most."""
+REGISTER_BYTES = 4
 OVERHEAD = {"mma": 48, "tf32": 48, "fma": 72}
 """Registers of a thread that hold no tile: addresses, rows' states, operands on their way."""
-WIDE_LINE = 32
+DOUBLE_OVERHEAD = 96
+"""The same of f64: rows' states and what functions of elements are made of take twice as many."""
 NARROW, MIDDLE, WIDE = 64, 96, 128
 SHORT_LOOP = 256
 
@@ -63,7 +66,8 @@ def tilings(
         yield Tiling(32, 4 if tall else 2, 64, 2, 2)
         yield Tiling(32, 4 if tall else 2, 32, 2, 1)
         yield Tiling(32, 2, 32, 2, 1)
-        yield Tiling(16, 4, 32, 2, 1)
+        for columns in (32, 16):
+            yield Tiling(16, 4, columns, 2, 1)
         return
     if unit == "tf32":
         if tall and widest <= NARROW:
@@ -110,6 +114,7 @@ def fitted(
     device: Device,
     *,
     arrays: int = 1,
+    dtype: DType = F32,
 ) -> MatrixPlan | None:
     """Return the plan of a tiling with as many columns as there is room for, if there is.
 
@@ -122,10 +127,12 @@ def fitted(
         inner: Extents of what is contracted inside the loop.
         device: What it runs on.
         arrays: Arrays of a side, at most, that are contracted inside the loop.
+        dtype: What products add up in.
     """
-    size = 2 if unit == "mma" else 4
-    step = WIDE_LINE if unit == "fma" else STEP
-    wide = {axis: _padded(extent, step) for axis, extent in columns.items()}
+    size = 2 if unit == "mma" else dtype.bytes
+    line = LINE_ALIGNMENT // size
+    least = line if unit == "fma" else STEP
+    wide = {axis: _padded(extent, least) for axis, extent in columns.items()}
     whole = wide | {a: _padded(n, STEP) for a, n in inner.items() if a not in wide}
     plan = MatrixPlan(
         rows(tiling.warps * tiling.warp_rows),
@@ -136,13 +143,14 @@ def fitted(
         warp_rows=tiling.warp_rows,
         held=tiling.held,
         wide=tuple(columns) if unit == "fma" else (),
+        dtype=dtype,
     )
-    each = tiling.warp_rows / WARP
+    each = tiling.warp_rows / WARP * dtype.bytes / REGISTER_BYTES
     share = REGISTERS_PER_BLOCK // (tiling.min_blocks * plan.threads) // 8 * 8
-    room = min(ACCUMULATED, share) - OVERHEAD[unit] - each * sum(wide.values())
+    overhead = OVERHEAD[unit] if dtype is F32 else DOUBLE_OVERHEAD
+    room = min(ACCUMULATED, share) - overhead - each * sum(wide.values())
     if tiling.held:
         room -= each / 2 * sum(whole[axis] for axis in inner)
-    least = 32 if unit == "fma" else STEP
     # Scores and the operand that they become share registers, but not all of them.
     most = int(room / (each * (1.0 if unit == "fma" else 1.25))) // least * least
     name, length = loop
@@ -156,7 +164,7 @@ def fitted(
         width = _padded(-(-length // tiles), least)
         held = plan.tile_rows * lines + tiling.stages * width * (lines + outer)
         if unit == "fma":
-            held += plan.tile_rows * _padded(width, WIDE_LINE)
+            held += plan.tile_rows * _padded(width, line)
         if held * size <= limit:
             return replace(plan, columns=((name, width), *whole.items()))
         width -= least

@@ -15,11 +15,11 @@ from math import prod
 from redlang.ir.incremental import Partial, Sweep
 from redlang.ir.loops import GridAxis
 from redlang.ir.program import ArrayParam, Expr, Load, Program
-from redlang.ir.types import BF16, F16, I8, U8, DType
+from redlang.ir.types import BF16, F16, F32, F64, I8, U8, DType
 from redlang.schedule.contract import split_product
 from redlang.schedule.device import Device
 from redlang.schedule.facts import Facts, power_above
-from redlang.schedule.fragments import GROUP_ROWS, STEP
+from redlang.schedule.fragments import GROUP_ROWS, LINE_ALIGNMENT, STEP
 from redlang.schedule.matrices import MatrixPlan, MatrixUnitName
 from redlang.schedule.matrix_segments import work_of
 from redlang.schedule.pairings import PAIRED, pairing_of
@@ -38,9 +38,12 @@ ACCUMULATORS = 256
 """Columns of all products of a tile together: registers hold two for each of a thread's."""
 PORTABLE: dict[MatrixUnitName, float] = {"mma": 900.0, "tf32": 450.0, "fma": 100.0}
 """Multiply-adds of an SM in a clock, as expected of plans without warp groups."""
-MOST_ACCUMULATED = 32 * 128
-"""Accumulators of a warp, of all its products."""
-WIDE_LINE = 32
+DOUBLE = 0.8
+"""The share of its multiply-adds of f64 that an SM reaches."""
+MOST_ACCUMULATED = 32 * 128 * 4
+"""Bytes of a warp's accumulators, of all its products."""
+WIDE = 32
+"""What the columns of plans without warp groups are padded to."""
 STAGES = 5
 """Tiles of each operand in flight, at most."""
 FEWEST = 1 << 15
@@ -75,6 +78,7 @@ class Shape:
         instructions: Of pairs that are no products, for each element of the loop.
         loaded: Whether it is computed from what threads load element by element.
         integers: Whether products are of integers of 8 bits.
+        dtype: What they add up in; of integers what their sums become.
     """
 
     rows: tuple[str, ...]
@@ -87,6 +91,7 @@ class Shape:
     instructions: int = 0
     loaded: bool = False
     integers: bool = False
+    dtype: DType = F32
 
     @property
     def line(self) -> int:
@@ -117,12 +122,14 @@ def product_shape(
     rows, columns = set[str](), set[str]()
     lefts, rights, products, instructions = set[Expr](), set[Expr](), 0, 0
     folded: list[Partial] = []
+    kinds = set[DType]()
     for sweep in nest.sweeps:
         every = list(_made(facts, sweep, paired=paired, integers=integers))
         found = [made for _, made in every if made is not None]
         if not found:
             return None
         folded += [step for step, made in every if made is None]
+        kinds |= {step.types[0].dtype for step, made in every if made is not None}
         for made in found:
             left, right = _ordered(facts, made.sides, made.stored or stored)
             lefts.update(left)
@@ -140,7 +147,7 @@ def product_shape(
                 return None
             rows |= own
             columns |= other
-    if not rows or not columns or not set(facts.extra) <= rows | columns:
+    if not rows or not columns or not set(facts.extra) <= rows | columns or len(kinds) > 1:
         return None
     if any(set(axes) & columns for step in folded for axes in _axes_of(step)):
         return None
@@ -170,6 +177,7 @@ def product_shape(
         instructions,
         loaded,
         integers,
+        kinds.pop(),
     )
 
 
@@ -343,13 +351,19 @@ def portable_product_plans(
         return
     if min(facts.size(shape.rows), facts.extent(shape.column)) < STEP:
         return
-    size = 4 if unit in ("fma", "tf32") else 2
-    depth = 128 // size
-    widest = -(-facts.extent(shape.column) // WIDE_LINE) * WIDE_LINE
+    dtype = shape.dtype
+    size = 2 if unit == "mma" else dtype.bytes
+    depth = LINE_ALIGNMENT // size
+    widest = -(-facts.extent(shape.column) // WIDE) * WIDE
+    rate = PORTABLE["fma" if shape.instructions else unit]
+    if dtype is F64:
+        rate = DOUBLE * device.sm.double
     for warp_rows, width in ((32, 128), (32, 64), (16, 64), (16, 32)):
         tall = 4 * warp_rows
         last = (warp_rows, width) == (16, 32)
-        if width * warp_rows * shape.products > MOST_ACCUMULATED or (width > widest and not last):
+        if width * warp_rows * shape.products * dtype.bytes > MOST_ACCUMULATED or (
+            width > widest and not last
+        ):
             continue
         tiles = {shape.column: width, shape.rows[-1]: tall}
         axes = (*facts.nest.base, *facts.extra)
@@ -371,7 +385,8 @@ def portable_product_plans(
                 unit=unit,
                 warp_rows=warp_rows,
                 wide=wide,
-                tile_us=each_us / PORTABLE["fma" if shape.instructions else unit],
+                tile_us=each_us / rate,
+                dtype=dtype,
             )
 
 

@@ -306,7 +306,7 @@ class Machine:
 
             def later():
                 elements = self.shared[tile : tile + size].view(STORED[dtype])
-                bad = ~np.isfinite(elements.astype(np.float32))
+                bad = ~np.isfinite(elements.astype(computed(dtype)))
                 elements[bad] = 0
                 words = self.shared[note : note + lanes // 8].view(np.uint32)
                 words[:] = 0
@@ -332,21 +332,21 @@ class Machine:
                 for n in range(min(shape.columns, int(np.asarray(columns_left).flat[0]))):
                     at = first + kind.itemsize * (k * int(step) + n * int(column_step))
                     element = self.memory[at : at + kind.itemsize].view(kind)[0]
-                    if np.isfinite(element.astype(np.float32)):
+                    if np.isfinite(element.astype(computed(dtype))):
                         continue
                     seen, flag = held_by(k, shape.lanes, shape.signs_width)
                     lane_of, column = held_by(n, shape.lanes, shape.width)
                     for half in range(shape.halves):
                         flags = np.asarray(lanes_of(signs[shape.flag(half, flag)]), int)
                         index = shape.index(half, column)
-                        own = np.array(lanes_of(values[index]), np.float32)
+                        own = np.array(lanes_of(values[index]), computed(dtype))
                         for lane in range(LANES):
                             others = lane - lane % shape.lanes
                             bits = flags[others + seen]
                             if lane % shape.lanes == lane_of and bits:
                                 factor = {1: 1, 2: -1, 3: np.nan}[bits]
                                 with np.errstate(invalid="ignore"):
-                                    own[lane] += np.float32(element) * np.float32(factor)
+                                    own[lane] += own.dtype.type(element) * own.dtype.type(factor)
                         values[index] = Lanes(own)
             return tuple(values)
 
@@ -354,7 +354,7 @@ class Machine:
 
     def element(self, tile, start, line, place, dtype):
         at = start + tile.address(line, place)
-        return self.shared[at : at + tile.size].view(STORED[dtype])[0].astype(np.float32)
+        return self.shared[at : at + tile.size].view(STORED[dtype])[0].astype(computed(dtype))
 
     def matrix(self, tile, start, dtype, columns, contracted):
         """Return a shared tile as an array: other axis by contracted axis."""
@@ -362,7 +362,7 @@ class Machine:
         k: Any = np.arange(contracted)
         at = start + (tile.address(n, k) if tile.contracted else tile.address(k, n))
         found = self.shared[at[..., None] + np.arange(tile.size)]
-        return found.view(STORED[dtype])[..., 0].astype(np.float32)
+        return found.view(STORED[dtype])[..., 0].astype(computed(dtype))
 
     # Portable kernels -------------------------------------------------------------------------
 
@@ -406,7 +406,7 @@ class Machine:
         def clean(tile, thread):
             start = int(np.asarray(tile).flat[0])
             elements = self.shared[start : start + size].view(STORED[dtype])
-            bad = ~np.isfinite(elements.astype(np.float32))
+            bad = ~np.isfinite(elements.astype(computed(dtype)))
             elements[bad] = 0
             return np.int32(bad.any())
 
@@ -477,7 +477,7 @@ class Machine:
     def products(self, shape, a, b, before, across, width):
         """Return a product's fragment: rows by columns, spread over `across` lanes a row."""
         with np.errstate(all="ignore"):
-            total = (a.astype(np.float64) @ b.T.astype(np.float64)).astype(np.float32)
+            total = (a.astype(np.float64) @ b.T.astype(np.float64)).astype(a.dtype)
         each = shape.columns // across
         found: list[Any] = [None] * (each * shape.halves)
         lane = np.arange(LANES)
@@ -496,11 +496,12 @@ class Machine:
             rest = list(given)
             before = rest.pop(0) if shape.accumulate else None
             left, right = (int(np.asarray(x).flat[0]) for x in rest[:2])
-            a = np.empty((4 * shape.halves, shape.contracted), np.float32)
+            a = np.empty((4 * shape.halves, shape.contracted), KINDS[shape.code])
             for m, k in np.ndindex(*a.shape):
-                a[m, k] = self.element(shape.left, left, m, k, "f32")
-            b = self.matrix(shape.right, right, "f32", shape.columns, shape.contracted)
-            return self.products(shape, a, b, before, 8, 1 if shape.right.contracted else 4)
+                a[m, k] = self.element(shape.left, left, m, k, shape.code)
+            b = self.matrix(shape.right, right, shape.code, shape.columns, shape.contracted)
+            width = 1 if shape.right.contracted else shape.piece
+            return self.products(shape, a, b, before, 8, width)
 
         return multiply
 
@@ -523,7 +524,7 @@ class Machine:
             )
             length = int(np.asarray(length).flat[0])
             assert not shape.whole or length % 8 == 0
-            found = np.full(rows.shape, shape.initial, np.float32)
+            found = np.full(rows.shape, shape.initial, KINDS[shape.code])
             for k in range(length):
                 elements = []
                 for number, ((dtype, tile), start) in enumerate(zip(sides, starts, strict=True)):
@@ -545,7 +546,8 @@ class Machine:
                 for lane in range(LANES):
                     at = int(lanes_of(start)[lane])
                     at += tile.address(half * 4 + lane // 8, group * 8 + lane % 8)
-                    self.shared[at : at + 4] = np.array([found[lane]], np.float32).view(np.uint8)
+                    word = np.array([found[lane]], f"f{tile.size}").view(np.uint8)
+                    self.shared[at : at + tile.size] = word
 
         return put
 

@@ -29,8 +29,8 @@ from tests.cubin.test_matrix_segments import CASES
 check = functools.partial(check_any, instructions="portable")
 
 
-def long_arrays(rng, **shapes):
-    return {n: rng.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
+def long_arrays(rng, dtype=np.float32, **shapes):
+    return {n: rng.standard_normal(s).astype(dtype) for n, s in shapes.items()}
 
 
 @pytest.fixture
@@ -143,3 +143,28 @@ def test_segments_of_f32(monkeypatch, rng):
         check(CAUSAL, given, gpu, tolerance=1e-5)
     assert gpu.paths[0].segments == "n.segment"
     assert gpu.paths[0].path == "fma"
+
+
+DOUBLES = {
+    "full": (FULL, attend(h=1, m=36, n=50, d=24, e=32)),
+    "not finite": (CAUSAL, attend(m=40, n=40, d=16)),
+    "distances": ('def f(x: "m d", c: "k d") -> "m k":\n    return sum[d](abs(x - c))', {}),
+    "turned": ('def f(x: "b m k", y: "b n k") -> "b m n":\n    return sum[k](x * y)', {}),
+    "segments": ('def f(x: "m k", y: "k n") -> "m n":\n    return sum[k](x * y)', {}),
+}
+DOUBLES["distances"][1].update(x=(37, 41), c=(35, 41))
+DOUBLES["turned"][1].update(x=(2, 37, 41), y=(2, 35, 41))
+DOUBLES["segments"][1].update(x=(37, 701), y=(701, 35))
+
+
+@pytest.mark.parametrize("name", ["full", "not finite", "distances", "turned", "segments"])
+def test_f64_keeps_its_digits(name, monkeypatch, rng):
+    text, shapes = DOUBLES[name]
+    given = long_arrays(rng, np.float64, **shapes)
+    if name == "not finite":
+        not_finite(given)
+    sms = 4 if name == "segments" else 1
+    with simulated(monkeypatch, replace(DEVICES["NVIDIA H200"], sms=sms)) as gpu:
+        check(text, given, gpu, tolerance=1e-13)
+    assert [text.path for text in gpu.paths] == ["fma"]
+    assert bool(gpu.paths[0].segments) == (name == "segments")

@@ -18,6 +18,7 @@ from tests.cubin.test_matrix_calls import (
     scores,
     variant,
 )
+from tests.cubin.test_pairs import DISTANCES
 from tests.gpu.calling import compare, judge, numpy, on_device
 
 pytestmark = pytest.mark.gpu
@@ -85,6 +86,28 @@ def test_grouped_heads(m, dtype, rng):
 def test_what_is_not_finite_shows_where_it_takes_part(dtype, text, instructions, rng):
     given = tensors(rng, dtype, **attend(m=180, n=180, d=64))
     check(text, not_finite(given), instructions=instructions)
+
+
+PRODUCT = 'def f(x: "b m k", y: "b k n") -> "b m n":\n    return sum[k](x * y)'
+DOUBLES = {
+    "full": (FULL, attend(m=180, n=333, d=64, e=80)),
+    "not finite": (CAUSAL, attend(m=180, n=180, d=128)),
+    "any sign": (ANY_SIGN, attend(m=180, n=180, d=64)),
+    "distances": (DISTANCES, {"x": (333, 41), "c": (257, 41)}),
+    "product": (PRODUCT, {"x": (3, 259, 141), "y": (3, 141, 135)}),
+    "long": (PRODUCT, {"x": (1, 130, 5000), "y": (1, 5000, 96)}),
+}
+
+
+@pytest.mark.parametrize("name", DOUBLES)
+def test_f64_keeps_its_digits(name, rng):
+    text, shapes = DOUBLES[name]
+    given = tensors(rng, "float64", **shapes)
+    if name in ("not finite", "any sign"):
+        not_finite(given)
+    kernel = redlang.compile(text.strip(), {})
+    judge(kernel, **given, tolerance=1e-13)
+    assert "matrix tiles" in kernel.explain("plan").split("lost")[0]
 
 
 def test_rows_without_any_element(rng):

@@ -1,4 +1,4 @@
-"""Runs the PTX of products: 32 lanes, registers of 32 bits, shared memory.
+"""Runs the PTX of products: 32 lanes, registers of 32 bits or f64, shared memory.
 
 The fragments of `mma` and `ldmatrix` are those of the PTX ISA's figures, written down once more:
 the tests compare them with what the generators believe.
@@ -45,7 +45,8 @@ class Machine:
         return self.registers[operand].view(np.uint32)
 
     def floats(self, operand):
-        return self.registers[operand].view(np.float32)
+        held = self.registers[operand]
+        return held if held.dtype == np.float64 else held.view(np.float32)
 
     def execute(self, name, operands):
         to = operands[0]
@@ -73,9 +74,9 @@ class Machine:
                 self.registers[to] = (values[0] + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
             case ["fma", *_]:
                 a, b, c = (self.floats(x) for x in operands[1:])
-                self.registers[to] = (a.astype(np.float64) * b + c).astype(np.float32)
+                self.registers[to] = (a.astype(np.float64) * b + c).astype(a.dtype)
             case ["ld", "shared", *_]:
-                self.load(names_in(to), operands[1])
+                self.load(names_in(to), operands[1], np.float64 if "f64" in name else np.uint32)
             case ["ldmatrix", *_]:
                 self.load_matrices(names_in(to), operands[1], transposed="trans" in name)
             case ["mma", *_]:
@@ -87,15 +88,12 @@ class Machine:
         register, _, offset = operand.strip("[]").partition("+")
         return self.registers[register].astype(np.int64) + int(offset or 0)
 
-    def words(self, address):
-        assert (address % 4 == 0).all()
-        return self.shared[address[:, None] + np.arange(4)].view(np.uint32)[:, 0]
-
-    def load(self, names, place):
-        address = self.address(place)
-        assert (address % (4 * len(names)) == 0).all()
+    def load(self, names, place, kind):
+        address, size = self.address(place), np.dtype(kind).itemsize
+        assert (address % (size * len(names)) == 0).all()
         for number, name in enumerate(names):
-            self.registers[name] = self.words(address + 4 * number)
+            at = address[:, None] + size * number + np.arange(size)
+            self.registers[name] = self.shared[at].view(kind)[:, 0]
 
     def load_matrices(self, names, place, *, transposed):
         address = self.address(place)

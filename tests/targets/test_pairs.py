@@ -2,6 +2,7 @@
 
 import ctypes
 import re
+from typing import Any
 
 import llvmlite.binding as llvm
 import ml_dtypes
@@ -10,11 +11,11 @@ import pytest
 from llvmlite import ir
 
 from redlang.schedule.fragments import SharedTile
-from redlang.targets.ptx import convert, pairs
+from redlang.targets.ptx import convert, pairs, plain
 from redlang.targets.ptx.calls import Body
 from redlang.targets.ptx.inline import define
 
-STORED = {"f32": np.float32, "bf16": ml_dtypes.bfloat16}
+STORED = {"f64": np.float64, "f32": np.float32, "bf16": ml_dtypes.bfloat16}
 I64 = ir.IntType(64)
 
 
@@ -24,11 +25,14 @@ def memory_of(shared):
 
     def asm(builder, result, text, constraints, arguments, *, effect=False):
         del constraints
-        if "ld.shared" not in text:
+        if ".shared" not in text:
             return None
         assert effect
         offset = int(re.findall(r"\+(\d+)\]", text)[0])
         place = builder.add(builder.zext(arguments[0], I64), ir.Constant(I64, start + offset))
+        if "st.shared" in text:
+            kind = arguments[1].type.as_pointer()
+            return builder.store(arguments[1], builder.inttoptr(place, kind), align=4)
         found = builder.load(builder.inttoptr(place, result.as_pointer()))
         found.align = 4
         return found
@@ -40,7 +44,7 @@ def taxicab(builder, body, values):
     """Return so far + |x - y| * w: the step of these tests."""
     so_far, x, y, w = values
     distance = builder.fsub(x, y)
-    less = builder.fcmp_ordered("<", distance, ir.Constant(ir.FloatType(), 0.0))
+    less = builder.fcmp_ordered("<", distance, ir.Constant(x.type, 0.0))
     distance = builder.select(less, builder.fneg(distance), distance)
     return builder.fadd(so_far, builder.fmul(distance, w))
 
@@ -64,6 +68,8 @@ CASES = [
     (32, 70, ("bf16", "bf16", "bf16"), 128, 4, 2, 4),
     (16, 24, ("bf16", "bf16", "bf16"), 64, 4, 2, 2),
     (64, 11, ("bf16", "bf16", "f32"), 32, 8, 1, 8),
+    (32, 21, ("f64", "f64", "f64"), 128, 8, 1, 4),
+    (64, 16, ("f64", "f64", "f64"), 128, 8, 1, 8),
 ]
 
 
@@ -73,8 +79,9 @@ def test_pairs_of_rows_and_columns(
 ):
     rows = halves * 32 // lanes
     sizes = (rows, columns, columns)
-    values = [rng.standard_normal((n, length)).astype(np.float32) for n in sizes]
-    values = [v.astype(STORED[d]).astype(np.float32) for v, d in zip(values, dtypes, strict=True)]
+    kind = np.float64 if "f64" in dtypes else np.float32
+    values = [rng.standard_normal((n, length)) for n in sizes]
+    values = [v.astype(STORED[d]).astype(kind) for v, d in zip(values, dtypes, strict=True)]
     tiles = [tile_of(n, length, d, span) for n, d in zip(sizes, dtypes, strict=True)]
     starts = [0, 1 << 15, 1 << 16]
     shared = np.zeros(1 << 17, np.uint8)
@@ -90,41 +97,83 @@ def test_pairs_of_rows_and_columns(
         halves=halves,
         lanes=lanes,
         neighbours=near,
+        code=kind.__name__.replace("loat", ""),
     )
     for module in (pairs, convert):
         monkeypatch.setattr(module, "asm", memory_of(shared))
     monkeypatch.setattr(pairs, "define", lambda name, result, kinds, generate: generate)
     monkeypatch.setattr(pairs, "call", taxicab)
-    body = Body(lambda: None, ("f32",), ("f32",) * 4)
-    step = define("step", "f32", body.arguments, lambda builder, values: values[0], body)
+    body = Body(lambda: None, (shape.code,), (shape.code,) * 4)
+    step = define("step", shape.code, body.arguments, lambda builder, values: values[0], body)
     engine, run = jitted(pairs.pairs(step, shape), shape)
     expected = np.abs(values[0][:, None] - values[1]) * values[2]
     expected = expected.sum(-1, dtype=np.float64)
     for lane in range(32):
-        found = np.zeros(shape.each * halves, np.float32)
+        found = np.zeros(shape.each * halves, kind)
         run(*starts, lane, length, found.ctypes.data)
         row = np.array([lane // lanes + i * (32 // lanes) for i in range(halves)])
         column = (np.arange(shape.each) // near * lanes + lane % lanes) * near
         column += np.arange(shape.each) % near
         own = expected[row[:, None], column]
-        np.testing.assert_allclose(found.reshape(halves, -1), own, rtol=1e-5, atol=1e-5)
+        tolerance = 1e-5 if kind is np.float32 else 1e-13
+        np.testing.assert_allclose(found.reshape(halves, -1), own, rtol=tolerance, atol=tolerance)
     del engine
+
+
+@pytest.mark.parametrize("rows_first", [True, False])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_computed_operands_lie_where_products_read_them(kind, rows_first, monkeypatch):
+    halves, columns = 4, 48
+    values = np.arange(4 * halves * columns, dtype=kind).reshape(4 * halves, columns)
+    size = values.itemsize
+    width = 128 // size
+    tile = SharedTile(4 * halves, -(-columns // width) * width, True, 128, size)
+    shared = np.zeros(tile.bytes, np.uint8)
+    monkeypatch.setattr(plain, "asm", memory_of(shared))
+    monkeypatch.setattr(plain, "define", lambda name, result, kinds, generate: generate)
+    put: Any = plain.plain_operand(columns, tile, rows_first=rows_first, halves=halves)
+    element = ir.FloatType() if size == 4 else ir.DoubleType()
+    fragment = ir.LiteralStructType([element] * (halves * columns // 8))
+
+    def write(builder, given):
+        start, held, lane = given
+        held = builder.load(builder.inttoptr(held, fragment.as_pointer()))
+        put(builder, [start, held, lane])
+
+    engine, run = compiled(write, [ir.IntType(32), I64, ir.IntType(32)])
+    for lane in range(32):
+        own = values[lane // 8 :: 4, lane % 8 :: 8]
+        own = np.ascontiguousarray(own if rows_first else own.T)
+        run(0, own.ctypes.data, lane)
+    del engine
+    for (row, column), value in np.ndenumerate(values):
+        at = tile.address(row, column)
+        assert shared[at : at + size].view(kind)[0] == value
 
 
 def jitted(generate, shape):
     """Return a reduction as a function of this machine that writes its fragment to memory."""
+
+    def write(builder, arguments):
+        *given, out = arguments
+        fragment = generate(builder, given)
+        builder.store(fragment, builder.inttoptr(out, fragment.type.as_pointer()), align=4)
+
+    return compiled(write, [ir.IntType(32)] * 5 + [I64])
+
+
+def compiled(write, kinds):
+    """Return a function of this machine, of arguments of some types."""
     module = ir.Module()
-    kinds = [ir.IntType(32)] * 5 + [I64]
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), "run")
     builder = ir.IRBuilder(function.append_basic_block())
-    *given, out = function.args
-    fragment = generate(builder, given)
-    builder.store(fragment, builder.inttoptr(out, fragment.type.as_pointer()), align=4)
+    write(builder, function.args)
     builder.ret_void()
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_default_triple().create_target_machine(opt=0)
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(str(module)), machine)
     engine.finalize_object()
-    made = ctypes.CFUNCTYPE(None, *[ctypes.c_uint32] * 5, ctypes.c_int64)
+    given = [ctypes.c_int64 if kind == I64 else ctypes.c_uint32 for kind in kinds]
+    made = ctypes.CFUNCTYPE(None, *given)
     return engine, made(engine.get_function_address("run"))

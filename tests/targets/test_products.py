@@ -30,8 +30,8 @@ def tile(other, contracted, size, span, *, along):
     return SharedTile(lines, -(-inner // width) * width, along, span, size)
 
 
-def registers(count, start, given):
-    held = {f"${number}": np.float32(start) for number in range(count)}
+def registers(count, start, given, kind=np.float32):
+    held = {f"${number}": kind(start) for number in range(count)}
     return held | {f"${2 * count + number}": value for number, value in enumerate(given)}
 
 
@@ -127,33 +127,39 @@ def packed(shape, a):
     return words
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
 @pytest.mark.parametrize("halves", [4, 8])
 @pytest.mark.parametrize(("columns", "contracted"), [(32, 64), (64, 40), (16, 8)])
-def test_plain_products_along_the_contracted_axis(columns, contracted, halves, rng):
-    check_plain(columns, contracted, halves, rng, along=True)
+def test_plain_products_along_the_contracted_axis(columns, contracted, halves, kind, rng):
+    check_plain(columns, contracted, halves, kind, rng, along=True)
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
 @pytest.mark.parametrize(("columns", "contracted"), [(64, 64), (96, 32)])
-def test_plain_products_across_it(columns, contracted, rng):
-    check_plain(columns, contracted, 8, rng, along=False)
+def test_plain_products_across_it(columns, contracted, kind, rng):
+    check_plain(columns, contracted, 8, kind, rng, along=False)
 
 
-def check_plain(columns, contracted, halves, rng, *, along):
-    a = rng.standard_normal((4 * halves, contracted)).astype(np.float32)
-    b = rng.standard_normal((columns, contracted)).astype(np.float32)
-    right = tile(columns, contracted, 4, 128, along=along)
-    left = tile(4 * halves, contracted, 4, 128, along=True)
+def check_plain(columns, contracted, halves, kind, rng, *, along):
+    a = rng.standard_normal((4 * halves, contracted)).astype(kind)
+    b = rng.standard_normal((columns, contracted)).astype(kind)
+    size = a.itemsize
+    right = tile(columns, contracted, size, 128, along=along)
+    left = tile(4 * halves, contracted, size, 128, along=True)
     shape = plain.PlainProduct(columns, contracted, right, left, halves=halves)
     shared = np.zeros(1 << 17, np.uint8)
-    put(shared, RIGHT, right, b, np.float32)
-    put(shared, LEFT, left, a, np.float32)
+    put(shared, RIGHT, right, b, kind)
+    put(shared, LEFT, left, a, kind)
     count = shape.each * halves
     given = [np.uint32(LEFT), np.uint32(RIGHT), np.uint32(LANE)]
-    machine = Machine(shared, registers(count, 0.25, given))
+    machine = Machine(shared, registers(count, 0.25, given, kind))
     machine.run(plain.product_text(shape))
     expected = a.astype(np.float64) @ b.T.astype(np.float64) + 0.25
     for half, column in np.ndindex(halves, shape.each):
-        group, x = divmod(column, 1 if along else 4)
-        own = expected[4 * half + LANE // 8, (8 * group + LANE % 8) * (1 if along else 4) + x]
+        width = 1 if along else 16 // size
+        group, x = divmod(column, width)
+        own = expected[4 * half + LANE // 8, (8 * group + LANE % 8) * width + x]
         found = machine.floats(f"${half * shape.each + column}")
-        np.testing.assert_allclose(found, own, rtol=1e-5, atol=1e-5)
+        assert found.dtype == kind
+        tolerance = 1e-5 if kind is np.float32 else 1e-13
+        np.testing.assert_allclose(found, own, rtol=tolerance, atol=tolerance)

@@ -27,9 +27,8 @@ STORED: dict[MatrixUnitName, tuple[DType, ...]] = {
     "wgmma": (F16, BF16),
     "mma": (F16, BF16),
     "tf32": (F32,),
-    "fma": (F32,),
 }
-"""What the operands of each unit's products hold."""
+"""What the operands of each unit's products hold; those of `fma` hold what they add up in."""
 NARROW = (*BYTES, F8E4M3, F8E5M2)
 """What operands may be computed from besides."""
 
@@ -85,7 +84,7 @@ class Copies:
             loop: The axis of the loop that it is in.
             stored: Types that the array may have; those of the unit's products if not given.
         """
-        stored = stored or STORED[self.plan.unit]
+        stored = stored or STORED.get(self.plan.unit, (self.plan.dtype,))
         array = self._plain_array(expr)
         axes = array.axes
         if array.dtype not in stored:
@@ -130,7 +129,7 @@ class Copies:
             raise unsuited(f"{array.name} is adjacent along {inner}")
         inner_width = _rounded_up(self.plan.width(inner), STEP)
         size = array.dtype.bytes
-        # Products by plain multiply-adds, which are of f32, know one length of lines.
+        # Products by plain multiply-adds know one length of lines.
         spans = (128, 64, 32) if self.plan.unit != "fma" or size == F16.bytes else (128,)
         span = next((span for span in spans if inner_width * size >= span), spans[-1])
         tile_lines = 1

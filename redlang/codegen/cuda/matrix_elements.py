@@ -25,7 +25,7 @@ from redlang.ir import walk
 from redlang.ir.build import literal
 from redlang.ir.loops import Combine, Compute, Contract, Fold, Loop, Statement
 from redlang.ir.program import Apply, Expr, Literal, Load, Ref
-from redlang.ir.types import BOOL, F32, I64, Type
+from redlang.ir.types import BOOL, I64, Type
 from redlang.schedule import tidy
 
 KEEPS, TURNS = 1, 2
@@ -154,8 +154,8 @@ class MatrixElements(MatrixUnit):
         frame = self.frame
         value = frame.lookup(name)
         assert value is not None
-        texts = value, constant(fill, "f32")
-        filled = self.chosen(axis, value.axes, condition, texts, "f32")
+        texts = value, constant(fill, value.code)
+        filled = self.chosen(axis, value.axes, condition, texts, value.code)
         # What was computed from it before is another value now.
         frame.forget(frozenset({name}))
         frame.line(f"{value.text} = {filled.text}")
@@ -198,15 +198,15 @@ class MatrixElements(MatrixUnit):
         """Return what a computed operand does to an infinity that it is multiplied with (i32).
 
         An element that takes no part has neither bit. One below 0 turns the sign around; 0 and NaN
-        make NaN of it, which is both signs at once. An exponential is positive, though f32 may have
-        rounded it to 0.
+        make NaN of it, which is both signs at once. An exponential is positive, though it may have
+        been rounded to 0.
         """
         frame = self.frame
         axes = frame.tile_axes(product.rows.type.axes)
         found: Value | str = f"i32({KEEPS})"
         if not is_exponential(product.rows, loop.elements):
             operands = Operands()
-            given = operands.name(self._over(product.rows, Type(F32, product.rows.type.axes)))
+            given = operands.name(self._over(product.rows, product.rows.type))
             both = f"i32({KEEPS | TURNS})"
             text = f"select({given} > 0, {found}, select({given} < 0, i32({TURNS}), {both}))"
             (found,) = self.values.mapped("signs", ["i32"], [], [text], operands, axes, frame.depth)
@@ -283,15 +283,15 @@ class MatrixElements(MatrixUnit):
         counts = frame.counts(value.axes)
         joined = frame.module.function(
             f"join_{statement.op}",
-            ["f32"],
-            [("a", "f32"), ("b", "f32")],
+            [value.code],
+            [("a", value.code), ("b", value.code)],
             [],
             [_JOINS[statement.op]],
         )
         make = frame.module.declare("chains", f'w.fold({joined}, {counts}, "{loop.axis}")')
         kept = tuple(axis for axis in value.axes if axis != loop.axis)
         (name,) = statement.names
-        found = self.values.assign(name, f"{make}({value.text})", kept, "f32", frame.depth)
+        found = self.values.assign(name, f"{make}({value.text})", kept, value.code, frame.depth)
         state = self._lane_state(loop, statement)
         if state is None:
             found = self._over_quad(joined, found)
@@ -303,7 +303,7 @@ class MatrixElements(MatrixUnit):
             (text,), setting = self.values.spelled([bare], operands)
             product = f"{operands.name(found)} * {text}"
             (found,) = self.values.mapped(
-                "times", ["f32"], setting.lines, [product], operands, found.axes, frame.depth
+                "times", [found.code], setting.lines, [product], operands, found.axes, frame.depth
             )
         self._results(statement, [found])
 
@@ -319,12 +319,14 @@ class MatrixElements(MatrixUnit):
                     return rest, factor
         return value, None
 
-    def _over_quad(self, joined: str, value: Value, code: str = "f32") -> Value:
+    def _over_quad(self, joined: str, value: Value) -> Value:
         frame = self.frame
         count = frame.size(value.axes)
         masks = tuple(1 << bit for bit in range(self.matrix.lanes.bit_length() - 1))
         make = frame.module.declare("quad", f"t.lanes({joined}, {count}, {masks})")
-        return self.values.assign("all", f"{make}({value.text})", value.axes, code, frame.depth)
+        return self.values.assign(
+            "all", f"{make}({value.text})", value.axes, value.code, frame.depth
+        )
 
     def _lane_state(self, loop: LoopText, statement: Fold) -> str | None:
         """Return the state that adds up a fold's results, if lanes may keep their own parts.
@@ -407,7 +409,7 @@ class MatrixElements(MatrixUnit):
             )
             kept = tuple(axis for axis in axes if axis != loop.axis)
             part = self.values.assign("part", f"{make}({visible.text})", kept, "i32", frame.depth)
-            all_of = self._over_quad(joined, part, "i32")
+            all_of = self._over_quad(joined, part)
             operands = Operands()
             text = f"{operands.name(all_of)} != i32(0)"
             (some,) = self.values.mapped("seen", ["bool"], [], [text], operands, kept, frame.depth)

@@ -53,6 +53,11 @@ class Paired:
         return self.fold.names[0]
 
     @property
+    def code(self) -> str:
+        """Return the type of its values."""
+        return self.type.dtype.name
+
+    @property
     def type(self) -> Type:
         """Return the type of the result."""
         return self.fold.types[0]

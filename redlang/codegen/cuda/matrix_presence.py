@@ -7,13 +7,13 @@ that takes part; of other rows, and where it is NaN, the elements tell.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
 from typing import TYPE_CHECKING
 
 from redlang.codegen.cuda.frame import Value
-from redlang.codegen.cuda.values import Operands
+from redlang.codegen.cuda.values import Operands, constant
 from redlang.ir.loops import Fold
 from redlang.ir.program import Expr
-from redlang.ir.types import F32
 
 if TYPE_CHECKING:
     from redlang.codegen.cuda.matrix_unit import MatrixUnit
@@ -31,7 +31,7 @@ def maximum_of(
         axes: Those of rows.
     """
     for fold in folds:
-        if fold.op != "max" or fold.condition != condition or fold.types[0].dtype is not F32:
+        if fold.op != "max" or fold.condition != condition or fold.types[0].dtype.kind != "float":
             continue
         found = unit.frame.lookup(fold.names[0])
         if found is not None and found.axes == axes:
@@ -48,7 +48,7 @@ def shown_by(unit: MatrixUnit, maximum: Value) -> tuple[Value, str]:
     """
     frame, values = unit.frame, unit.values
     operands = Operands()
-    text = f"{operands.name(maximum)} > f32(-inf)"
+    text = f"{operands.name(maximum)} > {constant(-inf, maximum.code)}"
     (shown,) = values.mapped("shown", ["bool"], [], [text], operands, maximum.axes, frame.depth)
     operands = Operands()
     text = f"select({operands.name(shown)}, i32(1), i32(0))"

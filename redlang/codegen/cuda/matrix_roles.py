@@ -256,8 +256,8 @@ class Roles(Copies):
             if axis not in self.rows and self.plan.width(axis) > 1
         ]
         integers = is_counted(contract)
-        if len(columns) != 1 or not (integers or contract.type.dtype is F32):
-            raise unsuited("a product that is not two-dimensional f32")
+        if len(columns) != 1 or not (integers or contract.type.dtype is self.plan.dtype):
+            raise unsuited(f"a product that is not two-dimensional {self.plan.dtype}")
         (column,) = columns
         stored = BYTES if integers else None
         right = self.operand(other, over, column, loop, stored)
@@ -293,7 +293,7 @@ def _named(product: Multiply, body: Sequence[Statement], elements: list[Statemen
     contract, rows = product.contract, product.rows
     if isinstance(rows, Ref) and any(rows.name in tidy.writes(s) for s in body):
         return product
-    name = Ref(f"{contract.name}.rows", Type(F32, rows.type.axes))
+    name = Ref(f"{contract.name}.rows", Type(contract.type.dtype, rows.type.axes))
     elements.append(Compute(name.name, rows, name.type))
     if contract.left is rows:
         return replace(product, rows=name, contract=replace(contract, left=name))

@@ -12,6 +12,7 @@ from redlang.codegen.cuda.matrix_text import tile_text
 from redlang.codegen.cuda.values import Operands
 from redlang.ir import walk
 from redlang.ir.program import Expr
+from redlang.ir.types import compute_type
 from redlang.schedule.pairings import NEUTRAL
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ def reduce_pairs(unit: PortableUnit, pairs: Paired) -> None:
     parts = [str(plan.width(pairs.column))]
     parts += [_side(unit, pairs.lefts), _side(unit, pairs.rights)]
     parts.append(str(NEUTRAL[pairs.fold.op]))
+    if pairs.code != "f32":
+        parts.append(f'code="{pairs.code}"')
     if frame.classes.multiple(pairs.over) % STEP == 0:
         parts.append("whole=True")
     parts.append(f"halves={plan.halves}, lanes={plan.lanes}")
@@ -46,15 +49,18 @@ def reduce_pairs(unit: PortableUnit, pairs: Paired) -> None:
     variable = frame.module.names.of("value", pairs.name)
     unit.variables.add(variable)
     frame.line(f"{variable} = {make}({', '.join(given)})")
-    frame.define(pairs.name, Value(variable, frame.tile_axes(pairs.type.axes), "f32"))
+    frame.define(pairs.name, Value(variable, frame.tile_axes(pairs.type.axes), pairs.code))
 
 
 def _step(unit: PortableUnit, pairs: Paired) -> tuple[str, list[str]]:
     """Return the function that joins a pair, and what it is given beside elements."""
     frame = unit.frame
-    frame.stand_ins = {name: Value(name, (), "f32") for name in pairs.elements}
+    arrays = [operand.map.array for operand in (*pairs.lefts, *pairs.rights)]
+    codes = [compute_type(frame.memories[array].dtype).name for array in arrays]
+    elements = zip(pairs.elements, codes, strict=True)
+    frame.stand_ins = {name: Value(name, (), code) for name, code in elements}
     operands = Operands()
-    so_far = operands.name(Value("so_far", (), "f32"))
+    so_far = operands.name(Value("so_far", (), pairs.code))
     for value in frame.stand_ins.values():
         operands.name(value)
     own = len(operands.values)
@@ -64,7 +70,7 @@ def _step(unit: PortableUnit, pairs: Paired) -> tuple[str, list[str]]:
     joined = _JOINED[pairs.fold.op].format(so_far, text)
     arguments = [(name, value.code) for name, value in operands.values.items()]
     base = f"{pairs.fold.op}_pair"
-    step = frame.module.function(base, ["f32"], arguments, setting.lines, [joined])
+    step = frame.module.function(base, [pairs.code], arguments, setting.lines, [joined])
     return step, [value.text for value in [*operands.values.values()][own:]]
 
 

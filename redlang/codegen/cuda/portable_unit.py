@@ -22,18 +22,15 @@ from redlang.codegen.cuda.matrix_text import tile_text, unsuited
 from redlang.codegen.cuda.portable_copies import copy_line, next_source, source_line
 from redlang.codegen.cuda.portable_pairs import reduce_pairs
 from redlang.ir.loops import Kernel, Loop, Loops
-from redlang.ir.types import F32, Type
-from redlang.schedule.fragments import STEP, SharedTile
+from redlang.ir.types import Type
+from redlang.schedule.fragments import LINE_ALIGNMENT, STEP, SharedTile
 from redlang.schedule.matrices import MatrixPlan
-
-_LINE = 32
-"""Elements of f32 in a line of shared memory."""
 
 
 def scratch_tile(plan: MatrixPlan, product: Multiply) -> SharedTile:
     """Return where a warp puts a computed left operand, for plain multiply-adds."""
-    width = -(-plan.width(product.over) // _LINE) * _LINE
-    return SharedTile(plan.warp_rows, width, True, 128, 4)
+    width = -(-plan.width(product.over) // plan.line) * plan.line
+    return SharedTile(plan.warp_rows, width, True, LINE_ALIGNMENT, plan.dtype.bytes)
 
 
 class PortableUnit(Consumer):
@@ -231,7 +228,7 @@ class PortableUnit(Consumer):
         self.variables.add(variable)
         frame.line(f"{variable} = {make}({', '.join(given)})")
         axes = frame.tile_axes(contract.type.axes)
-        frame.define(contract.name, Value(variable, axes, "f32"))
+        frame.define(contract.name, Value(variable, axes, contract.type.dtype.name))
 
     def left_place(self, operand: Operand) -> list[str]:
         """Return text of where this warp's rows of a copied operand begin."""
@@ -253,7 +250,7 @@ class PortableUnit(Consumer):
     def pack(self, product: Multiply) -> None:
         """Round a computed left operand and pack it for its product, or put it where all see it."""
         frame = self.frame
-        value = self._over(product.rows, Type(F32, product.rows.type.axes))
+        value = self._over(product.rows, Type(self.matrix.dtype, product.rows.type.axes))
         width = self.matrix.width(product.over)
         rows_first = "" if self.rows_first(product.over) else ", rows_first=False"
         halves = f", halves={self.matrix.halves}"

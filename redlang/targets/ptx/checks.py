@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from redlang.targets.kinds import F32, I16, I32, I64
+from redlang.targets.kinds import F32, F64, I16, I32, I64
 from redlang.targets.ptx.inline import (
     REGISTER_LETTERS,
     Values,
@@ -19,7 +19,7 @@ from redlang.targets.ptx.inline import (
     unpack,
 )
 
-EXPONENTS = {"bf16": 0x7F80, "f16": 0x7C00, "f32": 0x7F800000}
+EXPONENTS = {"bf16": 0x7F80, "f16": 0x7C00, "f32": 0x7F800000, "f64": 0x7FF << 52}
 """The bits of the exponent: all of them set where a number is not finite."""
 _PIECE = 16
 _WORD = 4
@@ -63,21 +63,26 @@ def _search(
     thread: str = "$1",
 ) -> list[str]:
     """Return the loop of a thread over its pieces of a tile."""
-    # A word holds two short elements, or one long one.
-    each = 0x00010001 if EXPONENTS[dtype] < 1 << 16 else 1
+    # A word holds two short elements, or one long one, or half of one: the upper half tells.
+    own = EXPONENTS[dtype]
+    wide = 2 if own >> _WORD_BITS else 1
+    own >>= _WORD_BITS * (wide - 1)
+    each = 0x00010001 if own < 1 << 16 else 1
     bits = _WORD_BITS // (2 if each > 1 else 1)
-    exponent = EXPONENTS[dtype] * each
+    exponent = own * each
     # Added to an exponent, it carries into the sign's place where all bits are set.
-    lowest = (EXPONENTS[dtype] & -EXPONENTS[dtype]) * each
+    lowest = (own & -own) * each
     ones = (1 << bits) - 1
     words = range(4)
+    telling = words[wide - 1 :: wide]
     vector = ", ".join(f"w{i}" for i in words)
-    flags = [f"and.b32 f{i}, w{i}, {exponent}; add.u32 f{i}, f{i}, {lowest};" for i in words]
+    flags = [f"and.b32 f{i}, w{i}, {exponent}; add.u32 f{i}, f{i}, {lowest};" for i in telling]
     clean = [
         f"shr.u32 f{i}, f{i}, {bits - 1}; and.b32 f{i}, f{i}, {each}; "
-        f"mul.lo.u32 f{i}, f{i}, {ones}; not.b32 f{i}, f{i}; and.b32 w{i}, w{i}, f{i};"
-        for i in words
+        f"mul.lo.u32 f{i}, f{i}, {ones}; not.b32 f{i}, f{i};"
+        for i in telling
     ]
+    clean += [f"and.b32 w{i}, w{i}, f{i | wide - 1};" for i in words]
     return [
         ".reg .pred more, plain; .reg .b32 at, end, any, w<4>, f<4>;",
         f"mov.b32 {found}, 0; mad.lo.u32 at, {thread}, {_PIECE}, {tile}; "
@@ -88,7 +93,8 @@ def _search(
         r".pragma \22nounroll\22;",
         f"ld.shared.v4.b32 {{{vector}}}, [at];",
         *flags,
-        "or.b32 any, f0, f1; or.b32 any, any, f2; or.b32 any, any, f3;",
+        "mov.b32 any, 0;",
+        *(f"or.b32 any, any, f{i};" for i in telling),
         f"and.b32 any, any, {each << bits - 1}; setp.eq.u32 plain, any, 0;",
         "@plain bra next${:uid};",
         *clean,
@@ -157,7 +163,8 @@ def spoiled(dtype: str, shape: Fragment) -> Word:
     both.
     """
     exponent = EXPONENTS[dtype]
-    word = I16 if exponent < 1 << 16 else I32
+    word = next(w for w in (I16, I32, I64) if exponent < 1 << w.width)
+    element, code = (F64, "f64") if word is I64 else (F32, "f32")
     size = word.width // 8
     each, halves = shape.columns // shape.lanes, range(shape.halves)
     count, flags = each * shape.halves, shape.contracted // shape.lanes * shape.halves
@@ -216,10 +223,11 @@ def spoiled(dtype: str, shape: Fragment) -> Word:
         text = f"ld.global.b{word.width} $0, [$1];"
         bits = asm(b, word, text, f"={letter},l,~{{memory}}", [address], effect=True)
         bits = b.zext(bits, I32) if word is I16 else bits
-        size_bits = b.and_(bits, number((1 << word.width - 1) - 1))
-        bad = b.and_(b.icmp_unsigned(">=", size_bits, number(exponent)), inside)
-        is_nan = b.icmp_unsigned(">", size_bits, number(exponent))
-        is_minus = b.icmp_unsigned("!=", b.lshr(bits, number(word.width - 1)), number(0))
+        infinite, sign = (ir.Constant(bits.type, n) for n in (exponent, word.width - 1))
+        size_bits = b.and_(bits, ir.Constant(bits.type, (1 << word.width - 1) - 1))
+        bad = b.and_(b.icmp_unsigned(">=", size_bits, infinite), inside)
+        is_nan = b.icmp_unsigned(">", size_bits, infinite)
+        is_minus = b.icmp_unsigned("!=", b.lshr(bits, sign), ir.Constant(bits.type, 0))
         # NaN is infinities of both signs.
         one = b.and_(bad, b.or_(is_nan, b.not_(is_minus)))
         other = b.and_(bad, b.or_(is_nan, is_minus))
@@ -236,7 +244,7 @@ def spoiled(dtype: str, shape: Fragment) -> Word:
         b.position_at_end(done)
         found = list(unpack(b, given, count))
         for phi, (half, minus) in zip(outer, found_bits, strict=True):
-            infinity = ir.Constant(F32, float("-inf") if minus else float("inf"))
+            infinity = ir.Constant(element, float("-inf") if minus else float("inf"))
             for own_column in range(each):
                 index = shape.index(half, own_column)
                 marked = b.and_(phi, ir.Constant(I64, 1 << own_column))
@@ -245,7 +253,7 @@ def spoiled(dtype: str, shape: Fragment) -> Word:
                 found[index] = b.select(is_marked, sum_, found[index])
         return pack(b, found)
 
-    fragment = tile_type("f32", count)
+    fragment = tile_type(code, count)
     kinds = [fragment, tile_type("i32", flags), "i64", "i64", "i64", "i32", "i32"]
     return define("spoiled", fragment, kinds, generate)
 

@@ -1,9 +1,9 @@
-"""Reductions over pairs of elements of one warp: any function of two sides, in f32.
+"""Reductions over pairs of elements of one warp: any function of two sides, in f32 or f64.
 
     held[row, column] = step(held[row, column], left[row, k] ..., right[column, k] ...)  for all k
 
 A thread has the same rows and columns as of a product, whatever instructions the kernel's products
-are made of. Elements are read from shared memory four at a time, along the reduced axis; lanes that
+are made of. Elements are read from shared memory a few at once, along the reduced axis; lanes that
 share a row or a column read the same ones. The reduced axis is a loop over eight elements, which
 written out would not fit in the instruction cache, and one over what is left of it.
 """
@@ -16,13 +16,15 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from redlang.schedule.fragments import WARP, SharedTile
-from redlang.targets.kinds import F32, I16, I32, VOID
+from redlang.targets.kinds import F32, F64, I16, I32, VOID
 from redlang.targets.ptx.calls import Body, body_of, call
 from redlang.targets.ptx.convert import decode
-from redlang.targets.ptx.inline import Values, Word, asm, define, pack, tile_type
+from redlang.targets.ptx.inline import REGISTER_LETTERS, Values, Word, asm, define, pack, tile_type
 
 STEP = 8
 _PIECE = 4
+_PIECE_BYTES = 16
+_TYPES = {"f32": F32, "f64": F64}
 _MEMORY = "~{memory}"
 _ROLLED = r".pragma \22nounroll\22;"
 
@@ -41,6 +43,7 @@ class Pairs:
         lanes: Lanes that share a row.
         neighbours: Columns beside each other that a lane has.
         rows_first: The order of fragments.
+        code: The type of results.
     """
 
     columns: int
@@ -52,6 +55,13 @@ class Pairs:
     lanes: int = 8
     neighbours: int = 1
     rows_first: bool = True
+    code: str = "f32"
+
+    @property
+    def piece(self) -> int:
+        """Return the elements that are read at once."""
+        size = max(tile.size for _, tile in (*self.lefts, *self.rights))
+        return min(_PIECE, _PIECE_BYTES // size)
 
     @property
     def each(self) -> int:
@@ -98,12 +108,12 @@ def pairs(step: Word, shape: Pairs) -> Word:
 
         def work(held: Sequence[ir.Value], k: ir.Value, size: int) -> list[ir.Value]:
             found = list(held)
-            for first in range(0, size, _PIECE):
-                piece = min(_PIECE, size)
+            for first in range(0, size, shape.piece):
+                piece = min(shape.piece, size)
                 _reduced(builder, body, shape, reader, found, k, first, piece, given)
             return found
 
-        held = [ir.Constant(F32, shape.initial)] * count
+        held = [ir.Constant(_TYPES[shape.code], shape.initial)] * count
         end = builder.and_(length, ir.Constant(I32, -STEP))
         held = _looped(builder, ir.Constant(I32, 0), end, STEP, held, work)
         if not shape.whole:
@@ -111,7 +121,7 @@ def pairs(step: Word, shape: Pairs) -> Word:
         return pack(builder, held)
 
     kinds = ["u32"] * len(sides) + ["i32", "i32", *shared]
-    return define("pairs", tile_type("f32", count), kinds, generate)
+    return define("pairs", tile_type(shape.code, count), kinds, generate)
 
 
 def _reduced(
@@ -158,7 +168,7 @@ def _looped(
     builder.position_at_end(head)
     k = builder.phi(I32)
     k.add_incoming(start, before)
-    values = [builder.phi(F32) for _ in held]
+    values = [builder.phi(value.type) for value in held]
     for phi, value in zip(values, held, strict=True):
         phi.add_incoming(value, before)
     builder.cbranch(builder.icmp_signed("<", k, stop), inside, after)
@@ -219,9 +229,9 @@ class _Reader:
 def _loaded(
     builder: ir.IRBuilder, dtype: str, place: ir.Value, offset: int, size: int
 ) -> list[ir.Value]:
-    """Return a few elements of shared memory in f32: a piece, or one."""
-    if dtype == "f32":
-        return _words(builder, "f32", F32, place, offset, size)
+    """Return a few elements of shared memory in the type they are computed in."""
+    if dtype in _TYPES:
+        return _words(builder, dtype, _TYPES[dtype], place, offset, size)
     if size == 1:
         (bits,) = _words(builder, "u16", I16, place, offset, 1)
         return decode(builder, dtype, bits, native_f8=False)
@@ -232,7 +242,7 @@ def _loaded(
 def _words(
     builder: ir.IRBuilder, kind: str, type_: ir.Type, place: ir.Value, offset: int, count: int
 ) -> list[ir.Value]:
-    letter = {F32: "f", I16: "h", I32: "r"}[type_]
+    letter = REGISTER_LETTERS[type_]
     if count == 1:
         text = f"ld.shared.{kind} $0, [$1+{offset}];"
         return [asm(builder, type_, text, f"={letter},r,{_MEMORY}", [place], effect=True)]
