@@ -19,7 +19,7 @@ from redlang.ir.program import (
     Reduce,
     Ref,
 )
-from redlang.ir.types import BF16, F16, F32, I64, DType
+from redlang.ir.types import BF16, F16, F32, F64, I64, DType
 from redlang.schedule.contract import Product, split_sum
 from redlang.schedule.product_plans import BYTES
 
@@ -70,7 +70,7 @@ class Operands:
             if not isinstance(value, Reduce) or value.op != "sum":
                 continue
             dtype = value.types[0].dtype
-            if dtype not in (F32, I64):
+            if dtype not in (F32, F64, I64):
                 continue
             found = split_sum(
                 value.operand,
@@ -144,7 +144,7 @@ class Operands:
             return Operand(expr, None, frozenset(), F32, (), True)
         main, dims = max(mains, key=lambda pair: pair[0].bits)
         bare, holders = self.bare(expr), self._holders(expr)
-        if isinstance(bare, Load) and is_plain(bare) and main in (F16, BF16, F32):
+        if isinstance(bare, Load) and is_plain(bare) and main in (F16, BF16, F32, F64):
             return Operand(bare, main, holders, main, dims, stays)
         return Operand(expr, None, holders, main, dims, stays)
 
@@ -164,7 +164,7 @@ class Operands:
             body = self.pointwise(expr.name) if isinstance(expr, Ref) else None
             if body is not None:
                 expr = body
-            elif isinstance(expr, Cast) and (not expr.explicit or expr.to is F32):
+            elif isinstance(expr, Cast) and (not expr.explicit or _widens(expr)):
                 expr = expr.operand
             else:
                 return expr
@@ -210,6 +210,11 @@ class Operands:
                 return SHORT.intersection(*map(self._holders, values))
             case _:
                 return frozenset()
+
+
+def _widens(cast: Cast) -> bool:
+    """Say whether a cast makes f32 of what is no f64."""
+    return cast.to is F32 and cast.operand.type.dtype is not F64
 
 
 def is_plain(load: Load) -> bool:

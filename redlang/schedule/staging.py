@@ -39,7 +39,7 @@ from redlang.ir.program import (
     Ref,
     Result,
 )
-from redlang.ir.types import BF16, F16, F32, I64, DType, Type
+from redlang.ir.types import BF16, F16, F32, F64, I64, DType, Type
 from redlang.schedule.contract import fits_f16
 from redlang.schedule.operands import SHORT, Operand, Operands
 from redlang.schedule.views import view_of
@@ -128,16 +128,23 @@ class _Stager:
             if name not in counted
             if self.operands.is_read(name) or not self.operands.is_sum_of_integers(name)
         }
-        wide = not rounded or any(map(_is_wide, pairs.values()))
+        doubles = {name for name in pairs if self._sum(name).dtype is F64}
+        short = [pair for name, pair in pairs.items() if name not in doubles]
+        wide = not rounded or any(map(_is_wide, short))
         for name, pair in pairs.items():
-            dtype = F32 if wide else self._dtype(pair)
-            held = None if every or wide else self._held(name, pair)
+            exact = F64 if name in doubles else F32 if wide else None
+            dtype = exact or self._dtype(pair)
+            held = None if every or exact else self._held(name, pair)
             found = self._product(name, pair, dtype, held)
             if found is not None:
                 new[name] = found
         return self._programs(new) if new else None
 
     # Products -----------------------------------------------------------------------------------
+
+    def _sum(self, name: str) -> Type:
+        """Return the type of a sum."""
+        return walk.value_types(self.operands.definitions[name].value)[0]
 
     def _counted(self, name: str, loads: tuple[Load, ...]) -> _Multiplied | None:
         """Return a product of integers that lie along what is contracted; None if it is one."""
@@ -168,7 +175,8 @@ class _Stager:
             own = set(condition.type.axes)
             if any(operand.stays or not own <= {*operand.expr.type.axes} for operand in pair):
                 return None
-        rows = self._rows(name, pair) if dtype is F32 else None
+        rows = self._rows(name, pair) if dtype in (F32, F64) else None
+        sums = F64 if dtype is F64 else F32
         values: list[Expr] = []
         for operand, other in (pair, pair[::-1]):
             value = operand.expr
@@ -178,7 +186,7 @@ class _Stager:
                 values.append(value)
                 continue
             if condition is not None and inside:
-                value = self.builder.where(condition, convert(value, F32), 0.0)
+                value = self.builder.where(condition, convert(value, sums), 0.0)
             elif operand.dtype is dtype and dims == operand.dims:
                 values.append(value)
                 continue
@@ -194,7 +202,7 @@ class _Stager:
             values.append(self._array(value, dims, dtype))
         if values == [product.left, product.right]:
             return None
-        types = (replace(reduce.types[0], dtype=F32),)
+        types = (replace(reduce.types[0], dtype=sums),)
         whole = replace(reduce, operands=(self.builder.mul(*values),), types=types)
         if self.operands.is_sum_of_integers(name):
             self.depths[reduce.axes] = EXACT // LARGEST**2
@@ -315,7 +323,7 @@ class _Stager:
         # A sum over nothing is 0, whatever factor it has.
         some = b.conjunction(b.apply("gt", b.size(axis), 0) for axis in reduce.axes)
         assert some is not None
-        outer = b.where(some, convert(product.outer, F32), 0.0)
+        outer = b.where(some, convert(product.outer, F64 if before.dtype is F64 else F32), 0.0)
         yield replace(definition, value=b.mul(value, outer))
 
 
@@ -328,9 +336,9 @@ def _along(dims: tuple[Dim, ...], over: tuple[str, ...]) -> tuple[Dim, ...]:
 
 
 def _is_wide(pair: tuple[Operand, Operand]) -> bool:
-    """Say whether 16 bits would lose what arrays hold: an f32 array, or two types of 16 bits."""
+    """Say whether 16 bits would lose what arrays hold: f32, f64, or two types of 16 bits."""
     arrays = {operand.dtype for operand in pair if operand.dtype is not None}
-    return len(arrays) > 1 or any(o.main is F32 and not o.stays for o in pair)
+    return len(arrays) > 1 or any(o.main in (F32, F64) and not o.stays for o in pair)
 
 
 def _renamed(program: Program) -> Program:

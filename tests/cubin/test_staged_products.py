@@ -98,6 +98,25 @@ def test_weights_of_8_bits_are_computed_with_where_rows_are_few(dtype, gpu, rng)
     assert "w.fetch(" in made.text.source
 
 
+COVARIANCE = """
+def f(x: "n i", y: "n j") -> "i j":
+    u = mean[n](x)
+    v = mean[n](y)
+    return mean[n]((x - u) * (y - v))
+"""
+ROUNDED = 'def f(x: "n i", y: "n j") -> "{0}[i j]":\n    return sum[n]({0}(f32(x)) * {0}(f32(y)))'
+
+
+@pytest.mark.parametrize(
+    ("text", "tolerance"),
+    [(COVARIANCE, 1e-13), (ROUNDED.format("f64"), 1e-13), (ROUNDED.format("f32"), 1e-6)],
+)
+def test_f64_is_rounded_where_the_text_says_so(text, tolerance, gpu, rng):
+    given = {"x": 100 + rng.standard_normal((77, 40)), "y": rng.standard_normal((77, 36))}
+    check(text, given, gpu, tolerance=tolerance)
+    assert launched(gpu) == ["fma"]
+
+
 def test_two_types_are_multiplied_in_f32(gpu, rng):
     given = arrays(rng, "bf16", **attend(h=1, m=20, n=70, d=24))
     given["q"] = given["q"].astype(np.float32)

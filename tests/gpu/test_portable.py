@@ -19,6 +19,7 @@ from tests.cubin.test_matrix_calls import (
     variant,
 )
 from tests.cubin.test_pairs import DISTANCES
+from tests.cubin.test_staged_products import COVARIANCE
 from tests.gpu.calling import compare, judge, numpy, on_device
 
 pytestmark = pytest.mark.gpu
@@ -95,6 +96,7 @@ DOUBLES = {
     "any sign": (ANY_SIGN, attend(m=180, n=180, d=64)),
     "distances": (DISTANCES, {"x": (333, 41), "c": (257, 41)}),
     "product": (PRODUCT, {"x": (3, 259, 141), "y": (3, 141, 135)}),
+    "covariance": (COVARIANCE, {"x": (1500, 130), "y": (1500, 70)}),
     "long": (PRODUCT, {"x": (1, 130, 5000), "y": (1, 5000, 96)}),
 }
 
