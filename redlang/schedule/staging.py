@@ -48,6 +48,8 @@ from redlang.schedule.whole_sums import with_whole_sums
 EXACT = 1 << 24
 LARGEST = 1 << 8
 """Integers up to the first are f32 numbers; integers of 8 bits are less than the second."""
+BYTE = 8
+"""Types of fewer bits than 16 are exact in bf16 and in f16."""
 PREFIX = "operands."
 """Begins the names of what operands are computed from."""
 
@@ -336,9 +338,11 @@ def _along(dims: tuple[Dim, ...], over: tuple[str, ...]) -> tuple[Dim, ...]:
 
 
 def _is_wide(pair: tuple[Operand, Operand]) -> bool:
-    """Say whether 16 bits would lose what arrays hold: f32, f64, or two types of 16 bits."""
+    """Say whether 16 bits would lose what arrays hold: wider numbers, or two types of 16 bits."""
     arrays = {operand.dtype for operand in pair if operand.dtype is not None}
-    return len(arrays) > 1 or any(o.main in (F32, F64) and not o.stays for o in pair)
+    return len(arrays) > 1 or any(
+        o.main.bits > BYTE and o.main not in SHORT and not o.stays for o in pair
+    )
 
 
 def _renamed(program: Program) -> Program:

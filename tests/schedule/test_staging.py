@@ -58,6 +58,7 @@ OPERANDS = {
         [f"bf16 f32({K})"],
     ),
     "f32 stays f32": ({"q": "f32"}, [f"f32 {K}", f"f32 {V}"]),
+    "integers of 32 bits become f32": ({"k": "i32"}, [f"f32 {Q}", f"f32 float({K})", f"f32 {V}"]),
     "of two types both become f32": ({"q": "f16"}, [f"f32 {Q}", f"f32 {K}", f"f32 {V}"]),
 }
 
