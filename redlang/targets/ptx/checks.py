@@ -22,6 +22,8 @@ from redlang.targets.ptx.inline import (
 EXPONENTS = {"bf16": 0x7F80, "f16": 0x7C00, "f32": 0x7F800000, "f64": 0x7FF << 52}
 """The bits of the exponent: all of them set where a number is not finite."""
 _PIECE = 16
+_TOGETHER = 2
+"""Pieces that a thread loads at once: a load takes longer than looking at what it brought."""
 _WORD = 4
 _WORD_BITS = 32
 
@@ -62,7 +64,7 @@ def _search(
     tile: str = "$0",
     thread: str = "$1",
 ) -> list[str]:
-    """Return the loop of a thread over its pieces of a tile."""
+    """Return the loops of a thread over its pieces of a tile: some at once, then one by one."""
     # A word holds two short elements, or one long one, or half of one: the upper half tells.
     own = EXPONENTS[dtype]
     wide = 2 if own >> _WORD_BITS else 1
@@ -73,35 +75,45 @@ def _search(
     # Added to an exponent, it carries into the sign's place where all bits are set.
     lowest = (own & -own) * each
     ones = (1 << bits) - 1
-    words = range(4)
-    telling = words[wide - 1 :: wide]
-    vector = ", ".join(f"w{i}" for i in words)
-    flags = [f"and.b32 f{i}, w{i}, {exponent}; add.u32 f{i}, f{i}, {lowest};" for i in telling]
-    clean = [
-        f"shr.u32 f{i}, f{i}, {bits - 1}; and.b32 f{i}, f{i}, {each}; "
-        f"mul.lo.u32 f{i}, f{i}, {ones}; not.b32 f{i}, f{i};"
-        for i in telling
-    ]
-    clean += [f"and.b32 w{i}, w{i}, f{i | wide - 1};" for i in words]
+    step = threads * _PIECE
+    carry = f"and.b32 f, {{0}}, {exponent}; add.u32 f, f, {lowest};"
+    mask = (
+        f"{carry} shr.u32 f, f, {bits - 1}; and.b32 f, f, {each}; "
+        f"mul.lo.u32 f, f, {ones}; not.b32 f, f;"
+    )
+
+    def loop(name: str, pieces: int) -> list[str]:
+        words = [f"w{i}" for i in range(4 * pieces)]
+        vectors = [f"{{{', '.join(words[i : i + 4])}}}" for i in range(0, len(words), 4)]
+        elements = [words[i : i + wide] for i in range(0, len(words), wide)]
+        return [
+            f"setp.ge.u32 more, at, end; @more bra {name}_done${{:uid}};",
+            f"{name}${{:uid}}:",
+            # Quotes inside of a quoted text.
+            r".pragma \22nounroll\22;",
+            *(f"ld.shared.v4.b32 {v}, [at + {i * step}];" for i, v in enumerate(vectors)),
+            "mov.b32 any, 0;",
+            *(f"{carry.format(element[-1])} or.b32 any, any, f;" for element in elements),
+            f"and.b32 any, any, {each << bits - 1}; setp.eq.u32 plain, any, 0;",
+            f"@plain bra {name}_next${{:uid}};",
+            *(
+                f"{mask.format(element[-1])} {' '.join(f'and.b32 {w}, {w}, f;' for w in element)}"
+                for element in elements
+            ),
+            *(f"st.shared.v4.b32 [at + {i * step}], {v};" for i, v in enumerate(vectors)),
+            f"mov.b32 {found}, 1;",
+            f"{name}_next${{:uid}}:",
+            f"add.u32 at, at, {pieces * step}; setp.lt.u32 more, at, end; "
+            f"@more bra {name}${{:uid}};",
+            f"{name}_done${{:uid}}:",
+        ]
+
+    whole = size // (_TOGETHER * step) * _TOGETHER * step
     return [
-        ".reg .pred more, plain; .reg .b32 at, end, any, w<4>, f<4>;",
-        f"mov.b32 {found}, 0; mad.lo.u32 at, {thread}, {_PIECE}, {tile}; "
-        f"add.u32 end, {tile}, {size};",
-        "setp.ge.u32 more, at, end; @more bra done${:uid};",
-        "again${:uid}:",
-        # Quotes inside of a quoted text.
-        r".pragma \22nounroll\22;",
-        f"ld.shared.v4.b32 {{{vector}}}, [at];",
-        *flags,
-        "mov.b32 any, 0;",
-        *(f"or.b32 any, any, f{i};" for i in telling),
-        f"and.b32 any, any, {each << bits - 1}; setp.eq.u32 plain, any, 0;",
-        "@plain bra next${:uid};",
-        *clean,
-        f"st.shared.v4.b32 [at], {{{vector}}}; mov.b32 {found}, 1;",
-        "next${:uid}:",
-        f"add.u32 at, at, {threads * _PIECE}; setp.lt.u32 more, at, end; @more bra again${{:uid}};",
-        "done${:uid}:",
+        f".reg .pred more, plain; .reg .b32 at, end, any, f, w<{4 * _TOGETHER}>;",
+        f"mov.b32 {found}, 0; mad.lo.u32 at, {thread}, {_PIECE}, {tile};",
+        *([f"add.u32 end, {tile}, {whole};", *loop("some", _TOGETHER)] if whole else []),
+        *([f"add.u32 end, {tile}, {size};", *loop("one", 1)] if size > whole else []),
     ]
 
 
