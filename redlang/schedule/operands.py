@@ -164,10 +164,20 @@ class Operands:
             body = self.pointwise(expr.name) if isinstance(expr, Ref) else None
             if body is not None:
                 expr = body
-            elif isinstance(expr, Cast) and (not expr.explicit or _widens(expr)):
+            elif isinstance(expr, Cast) and (not expr.explicit or self._widens(expr)):
                 expr = expr.operand
             else:
                 return expr
+
+    def _widens(self, cast: Cast) -> bool:
+        """Say whether a cast makes f32 of what is no f64, or a wider integer of 8 bits."""
+        if cast.to is F32:
+            return cast.operand.type.dtype is not F64
+        inner = self.bare(cast.operand)
+        if not isinstance(inner, Load) or cast.to.bits <= EXACT_BITS:
+            return False
+        own = self.program.array(inner.array).dtype
+        return own in BYTES and cast.to.kind in ("int", own.kind)
 
     def _nodes(self, expr: Expr) -> Iterator[Expr]:
         """Yield what an expression is made of, pointwise definitions included."""
@@ -210,11 +220,6 @@ class Operands:
                 return SHORT.intersection(*map(self._holders, values))
             case _:
                 return frozenset()
-
-
-def _widens(cast: Cast) -> bool:
-    """Say whether a cast makes f32 of what is no f64."""
-    return cast.to is F32 and cast.operand.type.dtype is not F64
 
 
 def is_plain(load: Load) -> bool:

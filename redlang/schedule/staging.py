@@ -158,7 +158,8 @@ class _Stager:
             dims = _along(own, reduce.axes)
             dtype = self.program.array(load.array).dtype
             values.append(load if dims == own else self._array(load, dims, dtype))
-        if values == [*loads] and self.operands.is_sum_of_integers(name):
+        plain = set(walk.factors(reduce.operand)) == set(values)
+        if plain and self.operands.is_sum_of_integers(name):
             return None
         types = (replace(reduce.types[0], dtype=I64),)
         whole = replace(reduce, operands=(self.builder.mul(*values),), types=types)
