@@ -14,7 +14,7 @@ from redlang.ir.incremental import Partial, Sweep
 from redlang.ir.loops import GridAxis
 from redlang.ir.program import Expr, Load, Program, Reduce
 from redlang.schedule.contract import split_product
-from redlang.schedule.nests import Nest, Uses, detached
+from redlang.schedule.nests import Nest, Uses, are_alike, detached
 from redlang.schedule.plan import Kind, NestPlan, Plan
 
 # Half of a 1 MiB L2 (the smallest of current server cores): the rest is for inputs passing by.
@@ -62,9 +62,7 @@ def choose_plan(
             grouping is ignored.
         extents: Extents of this call.
     """
-    alike = len(fused) == len(separate) and all(
-        a.base == b.base and a.results == b.results for a, b in zip(fused, separate, strict=True)
-    )
+    alike = are_alike(fused, separate)
     nests, plans = [], []
     for number, nest in enumerate(fused):
         chooser = _Chooser(program, nest, separate[number] if alike else None, extents)

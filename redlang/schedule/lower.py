@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from redlang.errors import InternalError
 from redlang.ir import incremental, loops, walk
 from redlang.ir.build import Builder, convert
 from redlang.ir.program import Definition, Expr, Program, Reduce, Ref
@@ -161,6 +162,10 @@ class _Lowering:
         if definition is None:
             return node
         if isinstance(definition.value, Reduce):
+            if node.name not in self.inner:
+                raise InternalError(
+                    f"{self.name} reads {node.name}, which no nest before it leaves in memory"
+                )
             self._ensure(self.inner[node.name])
             return node
         if self.inlining.body(node.name) is not None:

@@ -10,7 +10,7 @@ by a nest of its own. Which axes are wide is all that is known of extents here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from redlang.ir import walk
@@ -41,6 +41,17 @@ class Nest:
     inner: tuple[Sweep, ...]
     results: tuple[int, ...]
     exports: tuple[str, ...]
+
+
+def are_alike(nests: Sequence[Nest], others: Sequence[Nest]) -> bool:
+    """Say whether each of some nests may stand for the one of its number among others.
+
+    What one nest leaves in memory, another reads, whichever form of each is chosen.
+    """
+    return len(nests) == len(others) and all(
+        (a.base, a.results, a.exports) == (b.base, b.results, b.exports)
+        for a, b in zip(nests, others, strict=True)
+    )
 
 
 def step_expressions(sweep: Sweep) -> Iterable[Expr]:

@@ -16,7 +16,7 @@ from redlang.schedule.candidates import candidates
 from redlang.schedule.device import Device
 from redlang.schedule.facts import SHORT, Facts, Layout, power_above, unique
 from redlang.schedule.model import Estimate, estimate, segments
-from redlang.schedule.nests import Nest
+from redlang.schedule.nests import Nest, are_alike
 from redlang.schedule.parts import Candidate, Part
 
 LEAST_CLASS = 4
@@ -193,11 +193,7 @@ def search(
         layout: The class of the layout.
         device: What it runs on.
     """
-    # What one nest leaves in memory, another reads, whichever form of each is chosen.
-    alike = len(fused) == len(separate) and all(
-        (a.base, a.results, a.exports) == (b.base, b.results, b.exports)
-        for a, b in zip(fused, separate, strict=True)
-    )
+    alike = are_alike(fused, separate)
     extents = dict(shape.extents)
     ranked = []
     for number, nest in enumerate(fused):

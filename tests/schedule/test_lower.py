@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redlang.algebra.fuse import fuse
+from redlang.errors import InternalError
 from redlang.ir.interpret import bind, interpret
 from redlang.ir.loops import Contract, GridAxis, Loop
 from redlang.ir.loops_printing import loops_text
@@ -75,7 +76,10 @@ def test_any_plan_gives_the_programs_results(kernel, data):
 @kernels
 def test_the_chosen_plan_gives_the_programs_results(kernel):
     fusion, separate = fused(kernel.name, "auto"), fused(kernel.name, "never")
-    inputs = kernel.inputs(np.random.default_rng(1))
+    check_chosen(fusion, separate, kernel.inputs(np.random.default_rng(1)))
+
+
+def check_chosen(fusion, separate, inputs):
     extents = bind(fusion.program, inputs).extents
     choice = choose_plan(
         fusion.program,
@@ -89,6 +93,38 @@ def test_the_chosen_plan_gives_the_programs_results(kernel):
         if p.segmented is not None
     }
     check(fusion.program, choice.nests, choice.plan, segments, inputs)
+
+
+SHARED = {
+    "softmax": "p = exp(w - max[n](w)); return sum[n](x * p) / sum[n](p)",
+    "standardised": "c = w - mean[n](w); return sum[n](x * c * rsqrt(mean[n](c * c) + 1e-5))",
+    "variance": "c = w - mean[n](w) + x; return mean[n]((c - mean[n](c)) ** 2)",
+    "place": "c = w - max[n](w); return argmax[n](x + (c - log(sum[n](exp(c)))))",
+}
+"""Two stages over some axes beside a stage that reads them over the same axes and more."""
+
+
+def shared(name):
+    lines = "".join(f"    {line}\n" for line in SHARED[name].split("; "))
+    result = "i64[m]" if name == "place" else "m"
+    program = normalise(resolve_text(f'def f(x: "m n", w: "n") -> "{result}":\n{lines}'))
+    return fuse(program), fuse(program, mode="never")
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_stages_that_all_rows_share_are_handed_over_by_what_computes_them(name, rng):
+    for m, n in ((40, 30), (1, 1), (300, 7)):
+        inputs = {"x": rng.standard_normal((m, n)), "w": rng.standard_normal(n)}
+        check_chosen(*shared(name), inputs)
+
+
+def test_a_stage_that_no_nest_leaves_in_memory_is_a_mistake_of_our_own():
+    fusion, separate = shared("softmax")
+    nests = [find_nests(f.program, f.sweeps) for f in (separate, fusion)]
+    mixed = nests[0][0], nests[1][1]
+    plans = NestPlan("on-chip", (), (), ("n",)), NestPlan("map", (GridAxis("m", 8),), (), ())
+    with pytest.raises(InternalError, match=r"f_1 reads sum\.1, which no nest before it leaves"):
+        lower(fusion.program, mixed, Plan(plans))
 
 
 @kernels
