@@ -81,7 +81,8 @@ RENAMED: dict[str, str] = {
 MISSING: dict[str, str] = (
     dict.fromkeys(
         ("cumsum", "cumprod", "cummax", "cummin", "scan"),
-        "there are no scans; over a short axis, sum[l](where(l <= n, x[l])) is one, for each n",
+        "there are no scans; over a short axis, y = x[l] on a line of its own, then "
+        "sum[l](where(l <= n, y)), is one",
     )
     | dict.fromkeys(
         ("sort", "argsort", "median", "quantile", "percentile", "unique"),
@@ -94,6 +95,14 @@ MISSING: dict[str, str] = (
 )
 """What people look for, and what there is instead."""
 
+LIBRARY_NAMES = {
+    "variance": "var",
+    "stddev": "std",
+    "stdev": "std",
+    "cov": "covariance",
+}
+"""Other names of functions in the library."""
+
 ELEMENT_TYPES = "bool, i8 … i64, u8 … u64, f8e4m3, f8e5m2, f16, bf16, f32, f64"
 
 
@@ -101,7 +110,7 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
     """Return the candidate that `name` is most likely a misspelling of."""
     pool = sorted(set(candidates) - {name})
     matches = difflib.get_close_matches(name, pool, n=1, cutoff=0.6)
-    if not matches and len(name) > 1:
+    if not matches:
         folded = {candidate.lower(): candidate for candidate in pool}
         matches = [folded[name.lower()]] if name.lower() in folded else []
     return matches[0] if matches else None
@@ -122,6 +131,11 @@ def library() -> tuple[str, ...]:
     return getattr(importlib.import_module("redlang.std"), "__all__", ())
 
 
+def in_library(name: str) -> bool:
+    """Tell whether a function of the library is known by that name, and no builtin is."""
+    return name not in BUILTINS and LIBRARY_NAMES.get(name, name) in library()
+
+
 def no_function(name: str, candidates: Iterable[str]) -> str:
     """Return a hint for a call of what is not there: the library's, or the nearest match."""
     if name in BUILTINS:
@@ -129,6 +143,7 @@ def no_function(name: str, candidates: Iterable[str]) -> str:
     if name in RENAMED or name in MISSING:
         return did_you_mean(name, ())
     known = set(library()) - BUILTINS
+    name = LIBRARY_NAMES.get(name, name)
     meant = name if name in known else nearest(name, {*candidates, *known})
     if meant in known:
         imported = "after `from redlang import std` (for text: compile(..., names={'std': std}))"

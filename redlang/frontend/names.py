@@ -12,6 +12,7 @@ from redlang.frontend.builtins import (
     CONSTANTS,
     REDUCERS,
     did_you_mean,
+    in_library,
     nearest,
     no_function,
 )
@@ -27,6 +28,7 @@ from redlang.frontend.draft import (
     Value,
 )
 from redlang.frontend.gather import read
+from redlang.frontend.hints import RUNNING, running, undeclared
 from redlang.frontend.signature import scalar_value
 from redlang.frontend.wording import letters, named
 from redlang.ir.program import Expr, Ref, Scalar, ScalarParam
@@ -160,7 +162,7 @@ def function(frame: Frame, node: syntax.Call) -> Inlined:
                     f"{text} calls itself", hint="kernels do not recurse", span=span
                 )
             candidates = [*BUILTINS, *frame.scope.candidates(text)]
-            hint = no_function(text.rpartition(".")[2], candidates)
+            hint = _scan(frame, node) or no_function(text.rpartition(".")[2], candidates)
             hint = hint or "a function of your own is a macro: decorate it with @redlang.function"
             raise UnknownNameError(f"there is no function {text}", hint=hint, span=span)
         case outside.Number():
@@ -170,7 +172,8 @@ def function(frame: Frame, node: syntax.Call) -> Inlined:
             hint = (
                 f"use redlang's own {_own(frame, node, last)}"
                 if last in BUILTINS
-                else did_you_mean(last, BUILTINS)
+                else _scan(frame, node)
+                or (no_function(last, ()) if in_library(last) else did_you_mean(last, BUILTINS))
                 or "to use it in kernels, write it in the language and decorate it with "
                 "@redlang.function"
             )
@@ -186,6 +189,22 @@ def _own(frame: Frame, node: syntax.Call, builtin: str) -> str:
     axis = "".join(last_axis(frame, node)) or "n"
     first = node.arguments[0] if node.arguments else None
     return f"{builtin}[{axis}]({first.text if isinstance(first, syntax.Name) else '...'})"
+
+
+def _scan(frame: Frame, node: syntax.Call) -> str:
+    """Return how a scan of an array is written; nothing for other calls."""
+    name = node.function.text.rpartition(".")[2]
+    first = node.arguments[0] if node.arguments else None
+    array = frame.bindings.get(first.text) if isinstance(first, syntax.Name) else None
+    if name not in RUNNING or not isinstance(first, syntax.Name):
+        return ""
+    if not isinstance(array, ArrayView) or any(len(dim.axes) > 1 for dim in array.dims):
+        return ""
+    axes = tuple(axis for dim in array.dims for axis in dim.axes)
+    along = node.axes[0].name if node.axes else axes[-1] if axes else ""
+    if along not in axes or named(axes) != list(axes):
+        return ""
+    return running(name, axes, along, first.text, {*frame.known(), *BUILTINS})
 
 
 def is_unknown(frame: Frame, node: syntax.Expr) -> bool:
@@ -283,7 +302,10 @@ def _unknown(frame: Frame, text: str, span: Span) -> RedlangError:
         match = nearest(last, (name.rpartition(".")[2] for name in frame.scope.candidates(text)))
         hint = f"did you mean {owner}.{match}?" if match else f"no number {last} is in {owner}"
     else:
-        hint = did_you_mean(text, [*frame.known(), *CONSTANTS, *frame.scope.candidates(text)])
+        hint = "" if frame.inline else undeclared(frame.function, text)
+        hint = hint or did_you_mean(
+            text, [*frame.known(), *CONSTANTS, *frame.scope.candidates(text)]
+        )
     if not hint:
         hint = f"define the number outside, or make it a parameter: {text}: float"
     return UnknownNameError(

@@ -31,6 +31,8 @@ CONTRACT_STREAM = 128
 RESIDENT_COLUMNS = 256
 # From this many elements inside on, a step along a swept axis is worth a tile of its own.
 HEAVY_ELEMENTS = 1024
+# An inner sweep of this many elements is one tile.
+HELD = 1024
 # Below this many elements a segment costs more to merge than it saves.
 SEGMENT_ELEMENTS = 1 << 15
 MAX_SEGMENTS = 16
@@ -138,7 +140,7 @@ class _Chooser:
             if axis in self.extra:
                 continue
             if (kind == "on-chip" and axis in self.swept) or (
-                axis in self.inner and axis not in self.swept and self.extents[axis] <= 1024
+                axis in self.inner and axis not in self.swept and self._held(axis)
             ):
                 resident.append(axis)
             else:
@@ -198,7 +200,14 @@ class _Chooser:
 
     def _extra_in_grid(self, axis: str) -> bool:
         must_stay = axis in self.swept or axis in self.inner
-        return not must_stay and self.extents[axis] > RESIDENT_COLUMNS
+        behind = self.extra[self.extra.index(axis) :]
+        kept = prod(self.extents[a] for a in behind)
+        return not must_stay and (self.extents[axis] > RESIDENT_COLUMNS or kept > STREAM_TILE)
+
+    def _held(self, axis: str) -> bool:
+        """Tell whether an axis of inner sweeps is short enough to be one tile."""
+        groups = self._together(axis) if self.rows else [[axis]]
+        return all(prod(self.extents[a] for a in group) <= HELD for group in groups)
 
     def _contraction_sides(self) -> tuple[frozenset[str], frozenset[str]]:
         """Return the axes that are rows, and those that are columns, of contractions here."""
@@ -223,12 +232,12 @@ class _Chooser:
 
     def _stream_tile(self, axis: str) -> int:
         if self.rows:
-            return CONTRACT_STREAM if axis in self.rows else 2 * RESIDENT_COLUMNS
+            return min(self._contract_tile(axis, group) for group in self._together(axis))
         looped = [a for a in _unique([*self.swept, *self.mapped]) if a not in self.extra]
         order = [a for a in looped if a not in self.slots]
         fast_in_grid = self._fast_axis() in self.nest.base
         if axis in order[:-1]:
-            return STRIDED_TILE if fast_in_grid else 1
+            return STRIDED_TILE if fast_in_grid and axis in order[-2:] else 1
         if fast_in_grid:
             return STRIDED_TILE
         work = self._inner_work(axis) if axis in self.swept else 1
@@ -240,10 +249,27 @@ class _Chooser:
         kept = prod(self.extents[a] for a in self.extra)
         return max(STRIDED_TILE, STREAM_TILE // _power_above(max(kept, 1)))
 
+    def _together(self, axis: str) -> list[list[str]]:
+        """Return the axes that are looped over at once with `axis`: of each sweep, of a store."""
+        fixed = {*self.nest.base, *self.extra}
+        sweeps = (*self.nest.sweeps, *self.nest.inner)
+        groups = [list(sweep.axes) for sweep in sweeps] + [self.mapped]
+        return [[a for a in group if a not in fixed] for group in groups if axis in group]
+
+    def _contract_tile(self, axis: str, together: list[str]) -> int:
+        """Return the tile of an axis of contractions; those of one loop nest share it.
+
+        Computed operands lie in scratch over all their tiles at once. The tile of an axis alone is
+        the same for all extents, so that lengths share code.
+        """
+        room = CONTRACT_STREAM if not self.rows.isdisjoint(together) else 2 * RESIDENT_COLUMNS
+        return room if len(together) == 1 else share(axis, together, room, self.extents)
+
     def _grid_tile(self, axis: str) -> int:
+        if axis in self.extra and (self.rows or axis != self._fast_axis()):
+            columns = {a: min(self.extents[a], RESIDENT_COLUMNS) for a in self.extra}
+            return share(axis, self.extra, STREAM_TILE, columns)
         if self.rows:
-            if axis in self.extra:
-                return RESIDENT_COLUMNS
             side = next((side for side in self.sides if axis in side), frozenset[str]())
             budget = CONTRACT_ROWS
             for other in reversed([a for a in self.nest.base if a in side]):
@@ -256,7 +282,7 @@ class _Chooser:
         if axis == fast:
             return 256 if self.extents[axis] > 16 else 16
         if fast in self.nest.base or not self.nest.base or axis != self.nest.base[-1]:
-            return 1 if axis in self.nest.base else RESIDENT_COLUMNS
+            return 1
         row = prod(self.extents[a] for a in _unique([*self.swept, *self.mapped]))
         return 64 if row <= 64 else 8 if row <= STREAM_TILE else 1
 
@@ -330,6 +356,17 @@ def _unique(axes: Iterable[str]) -> list[str]:
 def _row_class(extent: int) -> int:
     """Return a tile for rows of this extent: one of 1, 8 and 64, so that lengths share code."""
     return 1 if extent <= 1 else 8 if extent <= 8 else 64
+
+
+def share(axis: str, together: list[str], room: int, extents: Mapping[str, int]) -> int:
+    """Return the tile of an axis among those whose tiles' product is at most `room`."""
+    for other in reversed(together):
+        # Powers of two are few, so that lengths share code.
+        tile = min(room, _power_above(extents[other]))
+        if other == axis:
+            return tile
+        room = max(1, room // tile)
+    return room
 
 
 def _power_above(extent: int) -> int:

@@ -1,3 +1,4 @@
+import re
 import time
 
 import numpy as np
@@ -8,6 +9,7 @@ from redlang.frontend.parser import parse
 from redlang.frontend.resolve import Signature, resolve
 from redlang.frontend.scope import NamesScope
 from redlang.frontend.syntax import Function
+from redlang.ir.interpret import interpret
 from redlang.ir.printing import to_text
 from redlang.ir.program import Literal, Reduce
 from redlang.source import SourceText
@@ -623,7 +625,13 @@ def test_other_things_from_outside_are_named():
         ("relu(x)", "redlang writes maximum(x, 0)"),
         ("np.exp(x)", "use redlang's own exp"),
         ("sum[nn](x)", "did you mean n?"),
-        ("cumsum[n](x)", "there are no scans"),
+        ("cumsum[n](x + 1)", "there are no scans"),
+        ("sum[N](x)", "did you mean n?"),
+        ("M * x", "did you mean m?"),
+        ("variance[n](x)", "the library has it: std.var,"),
+        ("std[n](x)", "the library has it: std.std,"),
+        ("np.std[n](x)", "the library has it: std.std,"),
+        ("sum[l](where(l <= n, x[m, l]))", "l becomes an axis where x takes it"),
         ("median[n](x)", "argmax and topk"),
         ("atan2(x, x)", "there are sin and cos"),
         ("softmax[n](x)", "the library has it: std.softmax, after `from redlang import std`"),
@@ -637,6 +645,27 @@ def test_misspelled_names_get_the_nearest_match(expression, hint):
 
 
 # Mistakes
+
+
+def test_a_name_of_the_result_alone_is_told_from_an_unknown_one():
+    found = mistakes('def f(x: "m n") -> "m j=3":\n    return sum[n](x) * j')
+    assert found[0][3].startswith("j stands in the result's annotation")
+
+
+@pytest.mark.parametrize("scan", ["cumsum", "np.cumprod", "cummax"])
+@pytest.mark.parametrize("along", ["m", "n"])
+def test_the_hint_for_a_scan_is_one(scan, along, rng):
+    """What it says is pasted, and gives what NumPy gives."""
+    hint = mistake(f"y = 2\nreturn {scan}[{along}](x) * y", names={"np": np})[1]
+    local, value = re.fullmatch(
+        r".*axis, (.*) on a line of its own, then (.*), is one", hint
+    ).groups()
+    found = program(f'def f(x: "m n") -> "m n":\n    y = 2\n    {local}\n    return {value} * y')
+    x = rng.standard_normal((3, 4)).astype(np.float32)
+    right = {"cumsum": np.add, "np.cumprod": np.multiply, "cummax": np.maximum}[scan]
+    (result,) = interpret(found, {"x": x})
+    expected = 2 * right.accumulate(x.astype(np.float64), axis="mn".index(along))
+    np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
 def test_all_mistakes_are_reported_together_and_follow_ups_are_not():

@@ -6,6 +6,8 @@ import pytest
 import redlang
 from redlang import std
 from redlang.runtime import threads
+from redlang.runtime.planner import Planner
+from redlang.schedule.choose import share
 
 f32 = np.float32
 
@@ -74,6 +76,44 @@ def test_one_long_row_is_cut_for_its_sweep_and_for_what_is_stored_along_it(name,
         np.testing.assert_allclose(found[0][i], right, rtol=1e-5, atol=1e-6 * scale)
         for other in found[1:]:
             np.testing.assert_array_equal(other[i], found[0][i])
+
+
+@pytest.mark.parametrize("extents", [(1, 1, 4, 4), (2, 5, 3, 70)], ids=str)
+def test_axes_of_one_sum_share_a_tile(extents, rng, monkeypatch):
+    """Gathered operands lie in scratch over the tiles of all axes of a convolution at once."""
+    kernel = compiled(
+        'x: "b c i j", w: "o c a e"', '"b o i j"', "return sum[c,a,e](x[b,c,i+a-1,j+e-1] * w)"
+    )
+    scratch = []
+    geometry = Planner.geometry
+
+    def noted(*arguments):
+        found = geometry(*arguments)
+        scratch.extend(size for _, _, size in found.steps)
+        return found
+
+    monkeypatch.setattr(Planner, "geometry", noted)
+    x = rng.standard_normal(extents).astype(f32)
+    w = rng.standard_normal((4, extents[1], 3, 3)).astype(f32)
+    found = kernel(x, w)
+    padded = np.pad(x.astype(float), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+    right = np.einsum("bcijae,ocae->boij", windows, w)
+    np.testing.assert_allclose(found, right, rtol=1e-5, atol=1e-5)
+    assert 0 < max(scratch) < 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("axes", "room", "expected"),
+    [
+        ({"c": 1, "a": 3, "e": 3}, 512, (1, 4, 4)),
+        ({"c": 900, "a": 3, "e": 5}, 512, (16, 4, 8)),
+        ({"c": 0, "a": 1500, "e": 1500}, 512, (1, 1, 512)),
+    ],
+    ids=str,
+)
+def test_tiles_are_no_longer_than_axes_and_their_product_is_bounded(axes, room, expected):
+    assert tuple(share(axis, [*axes], room, axes) for axis in axes) == expected
 
 
 def test_a_cut_row_may_be_stored_over(rng):
