@@ -657,9 +657,9 @@ def test_a_name_of_the_result_alone_is_told_from_an_unknown_one():
 def test_the_hint_for_a_scan_is_one(scan, along, rng):
     """What it says is pasted, and gives what NumPy gives."""
     hint = mistake(f"y = 2\nreturn {scan}[{along}](x) * y", names={"np": np})[1]
-    local, value = re.fullmatch(
-        r".*axis, (.*) on a line of its own, then (.*), is one", hint
-    ).groups()
+    said = re.fullmatch(r".*axis, (.*) on a line of its own, then (.*), is one", hint)
+    assert said is not None
+    local, value = said.groups()
     found = program(f'def f(x: "m n") -> "m n":\n    y = 2\n    {local}\n    return {value} * y')
     x = rng.standard_normal((3, 4)).astype(np.float32)
     right = {"cumsum": np.add, "np.cumprod": np.multiply, "cummax": np.maximum}[scan]

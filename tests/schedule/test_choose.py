@@ -84,7 +84,7 @@ def test_axes_of_one_sum_share_a_tile(extents, rng, monkeypatch):
     kernel = compiled(
         'x: "b c i j", w: "o c a e"', '"b o i j"', "return sum[c,a,e](x[b,c,i+a-1,j+e-1] * w)"
     )
-    scratch = []
+    scratch: list[int] = []
     geometry = Planner.geometry
 
     def noted(*arguments):

@@ -115,7 +115,8 @@ def shared(name):
 def test_stages_that_all_rows_share_are_handed_over_by_what_computes_them(name, rng):
     for m, n in ((40, 30), (1, 1), (300, 7)):
         inputs = {"x": rng.standard_normal((m, n)), "w": rng.standard_normal(n)}
-        check_chosen(*shared(name), inputs)
+        fusion, separate = shared(name)
+        check_chosen(fusion, separate, inputs)
 
 
 def test_a_stage_that_no_nest_leaves_in_memory_is_a_mistake_of_our_own():
