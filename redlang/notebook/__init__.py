@@ -13,6 +13,7 @@ import linecache
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from redlang.errors import ArgumentError
 from redlang.explanation import Explanation
 from redlang.kernel import Kernel, kernel
 from redlang.notebook.page import page
@@ -83,8 +84,14 @@ def _decorate(tree: ast.Module) -> Iterator[str]:
 
 
 def _options(line: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="%%redlang", exit_on_error=False)
+    parser = argparse.ArgumentParser(prog="%%redlang", exit_on_error=False, add_help=False)
     parser.add_argument("--fuse", default="auto")
     parser.add_argument("--stage")
     parser.add_argument("--quiet", action="store_true")
-    return parser.parse_args(shlex.split(line))
+    options, other = parser.parse_known_args(shlex.split(line))
+    if other:
+        raise ArgumentError(
+            f"%%redlang has no option {other[0]}",
+            hint="there are --fuse MODE, --stage STAGE and --quiet",
+        )
+    return options

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from itertools import count
 from queue import SimpleQueue
 
+from redlang.errors import ArgumentError
+
 Run = Callable[[int, int], object]
 
 PIECES_PER_THREAD = 4
@@ -134,10 +136,18 @@ def thread_count() -> int:
     """Return the number of threads a call may use.
 
     `REDLANG_NUM_THREADS` decides, else the CPUs that this process may run on.
+
+    Raises:
+        ArgumentError: The variable is no whole number from 1 on.
     """
     wish = os.environ.get("REDLANG_NUM_THREADS", "").strip()
-    if wish.isdecimal() and int(wish) > 0:
-        return int(wish)
+    if wish:
+        if wish.isdecimal() and int(wish) > 0:
+            return int(wish)
+        raise ArgumentError(
+            f"REDLANG_NUM_THREADS={wish!r} in the environment",
+            hint="a whole number from 1 on, or nothing for all CPUs that this process may use",
+        )
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -41,6 +41,11 @@ def test_the_magic_shows_what_became_of_the_kernels(shell, capsys):
     assert isinstance(shell.user_ns["variance"], redlang.Kernel)
 
 
+def test_unknown_options_are_told(shell):
+    with pytest.raises(redlang.RedlangError, match="no option --foo"):
+        shell.run_cell_magic("redlang", "--foo", CELL)
+
+
 def test_mistakes_are_reported_with_the_lines_of_the_cell(shell):
     with pytest.raises(redlang.RedlangError, match=r":3:\d+:"):
         shell.run_cell_magic("redlang", "", 'def f(x: "n") -> "n":\n    y = x\n    return z\n')

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from redlang.errors import ArgumentError
 from redlang.runtime import threads
 
 
@@ -121,8 +122,14 @@ def test_the_environment_names_the_number(monkeypatch, wish, threads_used):
     assert threads.thread_count() == threads_used
 
 
-@pytest.mark.parametrize("wish", ["", "0", "many", "-2"])
-def test_without_a_number_the_affinity_decides(monkeypatch, wish):
+@pytest.mark.parametrize("wish", ["0", "many", "-2"])
+def test_what_is_no_number_is_told(monkeypatch, wish):
     monkeypatch.setenv("REDLANG_NUM_THREADS", wish)
+    with pytest.raises(ArgumentError, match=f"REDLANG_NUM_THREADS='{wish}'"):
+        threads.thread_count()
+
+
+def test_without_a_number_the_affinity_decides(monkeypatch):
+    monkeypatch.setenv("REDLANG_NUM_THREADS", "")
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 2, 5}, raising=False)
     assert threads.thread_count() == 3
