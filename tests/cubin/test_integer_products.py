@@ -64,6 +64,7 @@ def test_what_tensor_cores_do_not_read_is_exact_too(strided, shape, gpu, rng):
 
 WAYS = {
     "a sum of integers": ("f32(sum[k](x * w))", "n k", 1),
+    "of wider integers": ("f32(sum[k](i32(x) * i16(w)))", "n k", 1),
     "of floats that are integers": ("sum[k](f32(x) * f32(w))", "n k", 1),
     "a scale inside": ("sum[k](x * (f32(w) * s)) / s", "n k", 1),
     "columns adjacent": ("f32(sum[k](x * w))", "k n", 2),
