@@ -1,7 +1,7 @@
 """Reductions over several axes that are better done by one axis first, then by the others.
 
     mean[m, n](exp(-sum[d]((x - y) ** 2)))   -->   sum[m](sum[n](exp(...))) / ...
-    sum[i, j](x * a * y)                     -->   sum[j](y * sum[i](x * a))
+    sum[i, j](x * a * y)                     -->   sum[j](sum[i](x * a) * y)
 
 What there is for every pair of rows is worth being computed where it is read, by units that share
 the rows among them. Over all axes at once no axis would be left that units could share. A sum of

@@ -184,6 +184,13 @@ class Builder:
             joined = condition if joined is None else self.apply("and", joined, condition)
         return joined
 
+    def disjunction(self, conditions: Iterable[Expr]) -> Expr | None:
+        """Return the conditions joined by `or`, each once; None for none."""
+        joined: Expr | None = None
+        for condition in dict.fromkeys(conditions):
+            joined = condition if joined is None else self.apply("or", joined, condition)
+        return joined
+
     def cast(self, operand: Operand, to: DType, *, span: Span = NOWHERE) -> Cast:
         """Return the cast that a user writes as `to(operand)`: it rounds, and is kept."""
         part = as_expr(operand)

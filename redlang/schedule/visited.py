@@ -44,7 +44,7 @@ def visited(sweep: Sweep, pointwise: Lookup, builder: Builder) -> Expr | None:
         if test is None:
             return None
         tests.append(test)
-    return _any(tests, builder)
+    return builder.disjunction(tests)
 
 
 def is_band(sweep: Sweep, axis: str, pointwise: Lookup, builder: Builder) -> bool:
@@ -66,12 +66,3 @@ def _is_run(test: Expr) -> bool:
             return True
         case _:
             return False
-
-
-def _any(tests: list[Expr], builder: Builder) -> Expr | None:
-    if not tests:
-        return None
-    first, *rest = dict.fromkeys(tests)
-    for test in rest:
-        first = builder.apply("or", first, test)
-    return first

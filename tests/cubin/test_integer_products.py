@@ -1,14 +1,11 @@
 """Products of integers of 8 bits: sums are exact, on the tensor core where that reads them."""
 
-from dataclasses import replace
-
 import ml_dtypes
 import numpy as np
 import pytest
 
 import redlang
-from redlang.schedule.device import DEFAULT_DEVICE
-from tests.cubin.device import compiling, simulated
+from tests.cubin.device import compiling
 from tests.cubin.test_matrix_calls import check
 
 SUMS = 'def f(x: "m k", w: "n k") -> "m n":\n    return sum[k](x * w)\n'
@@ -22,12 +19,6 @@ def f(q: "m d", k: "n d", v: "n e", a: "f32[m]", s: "f32[n]") -> "bf16[m e]":
     p = exp(x - max[n](x))
     return sum[n](p * v) / sum[n](p)
 """
-
-
-@pytest.fixture
-def gpu(monkeypatch):
-    with simulated(monkeypatch, replace(DEFAULT_DEVICE, sms=2)) as driver:
-        yield driver
 
 
 def whole(rng, dtype, *shape):

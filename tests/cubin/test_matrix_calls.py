@@ -28,13 +28,6 @@ def f(q: "b h m d", k: "b h n d", v: "b h n e") -> "b h m e":
 """
 
 
-@pytest.fixture
-def gpu(monkeypatch):
-    # Few SMs, so that few units fill them.
-    with simulated(monkeypatch, replace(DEFAULT_DEVICE, sms=2)) as driver:
-        yield driver
-
-
 def arrays(rng, dtype, **shapes):
     return {n: rng.standard_normal(s).astype(TYPES[dtype]) for n, s in shapes.items()}
 

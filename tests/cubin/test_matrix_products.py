@@ -10,13 +10,6 @@ from tests.cubin.device import compiling, simulated
 from tests.cubin.test_matrices import compiled_all
 from tests.cubin.test_matrix_calls import arrays, check
 
-
-@pytest.fixture
-def gpu(monkeypatch):
-    with simulated(monkeypatch, replace(DEFAULT_DEVICE, sms=2)) as driver:
-        yield driver
-
-
 PLAIN = 'def f(a: "m k", b: "k n") -> "m n":\n    return sum[k](a * b)'
 TURNED = 'def f(a: "m k", b: "n k") -> "m n":\n    return sum[k](a * b)'
 BOTH_TURNED = 'def f(a: "k m", b: "n k") -> "m n":\n    return sum[k](a * b)'

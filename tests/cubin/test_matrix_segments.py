@@ -1,13 +1,10 @@
 """Sweeps on matrix tiles cut into segments: few units, long loops."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
-from redlang.schedule.device import DEFAULT_DEVICE
 from redlang.schedule.matrix_segments import Work
-from tests.cubin.device import compiling, simulated
+from tests.cubin.device import compiling
 from tests.cubin.test_matrices import compiled_all
 from tests.cubin.test_matrix_calls import CAUSAL, FULL, GROUPED, arrays, attend, check
 
@@ -18,12 +15,6 @@ def f(q: "b h m d", k: "b h n d", v: "b h n e") -> ("b h m e", "b h m"):
     p = exp(s - max[n](s))
     return sum[n](p * v) / sum[n](p), f32(log(sum[n](p)) + max[n](s))
 """
-
-
-@pytest.fixture
-def gpu(monkeypatch):
-    with simulated(monkeypatch, replace(DEFAULT_DEVICE, sms=2)) as driver:
-        yield driver
 
 
 CASES = {

@@ -1,14 +1,11 @@
 """Products of operands that are stored first: emulated, and compiled for Hopper."""
 
-from dataclasses import replace
-
 import ml_dtypes
 import numpy as np
 import pytest
 
 import redlang
-from redlang.schedule.device import DEFAULT_DEVICE
-from tests.cubin.device import compiling, simulated
+from tests.cubin.device import compiling
 from tests.cubin.test_matrix_calls import TYPES, arrays, attend, check
 
 SQUARES = """
@@ -36,12 +33,6 @@ GROUPS = """
 def f(x: "m (g c)", w: "n (g c)", s: "f32[n g]") -> "m n":
     return sum[g](sum[c](x * w) * s)
 """
-
-
-@pytest.fixture
-def gpu(monkeypatch):
-    with simulated(monkeypatch, replace(DEFAULT_DEVICE, sms=2)) as driver:
-        yield driver
 
 
 def whole(rng, *shape):

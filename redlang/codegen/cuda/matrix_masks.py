@@ -11,7 +11,6 @@ analysis turns the test for empty tiles into the first and last tile of a loop.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -107,8 +106,8 @@ def existence(condition: Expr, axis: str, start: Expr, stop: Expr, builder: Buil
     last = builder.sub(stop, 1)
     lows = [greatest((*always.low, *part.low, start), builder) for part in parts]
     highs = [least((*always.high, *part.high, last), builder) for part in parts]
-    some = [builder.apply("le", low, high) for low, high in zip(lows, highs, strict=True)]
-    return functools.reduce(lambda x, y: builder.apply("or", x, y), some)
+    ranges = zip(lows, highs, strict=True)
+    return builder.disjunction(builder.apply("le", low, high) for low, high in ranges)
 
 
 def tile_bounds(some: Expr, axis: str, builder: Builder) -> Bounds:

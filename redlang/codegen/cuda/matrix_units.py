@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
 from redlang.codegen.arguments import Extent
@@ -159,7 +158,7 @@ class UnitRanges:
         known = [test for test in tests if test is not None]
         if len(known) < len(tests) or not known:
             return loop.some
-        return functools.reduce(lambda x, y: b.apply("or", x, y), dict.fromkeys(known))
+        return b.disjunction(known)
 
     def _units(self) -> str:
         return " * ".join(self._tiles(g.axis, g.tile) for g in self.kernel.grid) or "i64(1)"
