@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import gcd, prod
 
-from redlang.codegen.cuda.chained import chain
+from redlang.codegen.cuda.chained import chained
 from redlang.codegen.cuda.kernel_text import Classes, KernelText
 from redlang.codegen.cuda.matrix_text import MatrixText, UnsuitedError
 from redlang.codegen.cuda.pointed import with_pointers
@@ -55,7 +55,7 @@ logger = logging.getLogger("redlang.compile")
 WIDEST = 16
 SMALL = 1024
 CHAINING = 9
-"""The compute capability from which kernels of a call overlap at their ends."""
+"""The compute capability from which kernels overlap at their ends."""
 HARMLESS_SPILLS = 48
 """Bytes that a kernel may spill: what lives across its loops, and is read after them."""
 SPILL_FREE = 1.15
@@ -293,7 +293,7 @@ class CudaCompiler:
                 texts = _texts(loops, own, part, known.classes(part))
                 texts = [with_pointers(text, pointed) for text in texts]
                 if parse_target(self.device.target)[0] >= CHAINING:
-                    texts = chain(texts, follows=place > 0, leads=place < len(parts) - 1)
+                    texts = [chained(text) for text in texts]
                 most = max(text.shared_bytes for text in texts)
                 if most > self.device.sm.shared_bytes_per_block:
                     return None, Fault(number, f"needs {most} bytes of shared memory")

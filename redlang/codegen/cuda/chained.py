@@ -1,14 +1,14 @@
-"""Kernels of one call that overlap at their ends: the next is on its way while one still runs.
+"""Kernels that overlap at their ends: the next is on its way to the SMs while one still runs.
 
-A kernel lets its follower begin as soon as all of its own blocks have; the follower's blocks come
-to SMs as there is room, and wait with their first instruction until what ran before is done and
-seen. Only the way to the SMs is saved, some microseconds, and nothing is read or written early.
+A kernel's first instruction waits until everything before it is done and seen; then it lets its
+follower, of the same call or of a later one, begin as soon as all of its own blocks have. The
+follower's blocks come to SMs as there is room. Only the way there is saved, about a microsecond,
+and nothing is read or written early.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -18,28 +18,13 @@ from redlang.errors import InternalError
 
 Text: TypeAlias = KernelText | MatrixText
 
-
-def chain(texts: Sequence[Text], *, follows: bool, leads: bool) -> list[Text]:
-    """Return kernels that wait for the one before them, and let the one after them begin.
-
-    Args:
-        texts: Kernels that run one after another.
-        follows: Whether another of the same call comes before them.
-        leads: Whether one comes after them.
-    """
-    last = len(texts) - 1
-    return [
-        _linked(text, follows=follows or place > 0, leads=leads or place < last)
-        for place, text in enumerate(texts)
-    ]
+_WAIT_THEN_LEAD = "    t.wait_for_earlier()\n    t.let_later_begin()\n"
 
 
-def _linked(text: Text, *, follows: bool, leads: bool) -> Text:
-    lines = ["    t.wait_for_earlier()\n"] * follows + ["    t.let_later_begin()\n"] * leads
-    if not lines:
-        return text
+def chained(text: Text) -> Text:
+    """Return a kernel that waits for what runs before it, and lets what comes after it begin."""
     head = re.search(rf"(?m)^def {re.escape(text.entry)}\(.*\):\n", text.source)
     if head is None:
         raise InternalError(f"the text of {text.entry} defines no {text.entry}")
-    source = "".join([text.source[: head.end()], *lines, text.source[head.end() :]])
-    return replace(text, source=source, follows=follows)
+    source = text.source[: head.end()] + _WAIT_THEN_LEAD + text.source[head.end() :]
+    return replace(text, source=source, follows=True)
