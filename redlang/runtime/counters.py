@@ -11,7 +11,9 @@ from redlang.runtime.memory import AnyArray, Library
 COUNTERS = 1 << 14
 """Counters in a stream's first buffer."""
 RESERVED = 1 << 20
-"""Counters of a device that captured launches have, together."""
+"""Counters of a device that captures have, together."""
+CAPTURES = 64
+"""Captures whose counters are remembered; a longer one that is forgotten gets others."""
 PAIR = 2
 """Counters that a launch takes at least: pairs of them are read as one."""
 
@@ -19,9 +21,9 @@ PAIR = 2
 class StreamCounters:
     """Counters by stream: zero before and after every kernel that counts with them.
 
-    Streams have counters of their own because their kernels may run at the same time. So have
-    captured launches, since replays may run beside the stream's own work: each gets some of a
-    reserve for good. When that is used up, the graph clears fresh ones: 2 µs a replay.
+    Streams have counters of their own because their kernels may run at the same time. So has each
+    stream of a capture, since replays may run beside the stream's own work: it gets some of a
+    reserve for good. When that is used up, the graph clears fresh ones: 2 µs a launch.
     """
 
     def __init__(self, driver: Driver, library: Library, number: int) -> None:
@@ -29,6 +31,7 @@ class StreamCounters:
         self.library = library
         self.number = number
         self._buffers: dict[int, tuple[AnyArray, int, int]] = {}
+        self._captures: dict[tuple[int, int], tuple[int, int]] = {}
         self._reserve: tuple[AnyArray, int, int] | None = None
         self._given = 0
         self._lock = threading.Lock()
@@ -50,10 +53,18 @@ class StreamCounters:
         return held[2]
 
     def _captured(self, stream: int, count: int) -> int:
+        key = self.driver.capture(stream), stream
         with self._lock:
+            address, most = self._captures.get(key, (0, 0))
+            if count <= most:
+                return address
             if self._reserve is not None and self._given + count <= RESERVED:
+                address = self._reserve[2] + 4 * self._given
                 self._given += count
-                return self._reserve[2] + 4 * (self._given - count)
+                self._captures[key] = address, count
+                if len(self._captures) > CAPTURES:
+                    del self._captures[next(iter(self._captures))]
+                return address
         return self._fresh(stream, count)[2]
 
     def _fresh(self, stream: int, count: int) -> tuple[AnyArray, int, int]:

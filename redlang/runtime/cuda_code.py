@@ -24,6 +24,7 @@ class CudaKernel:
         registers, spill_bytes, shared_bytes: As `ptxas` reports them; shared memory is what a
             block asks for, static and dynamic.
         part: The number of its part in the plan.
+        early: From how many blocks on it may be launched early; None where it never may.
     """
 
     text: KernelText | MatrixText
@@ -33,13 +34,28 @@ class CudaKernel:
     spill_bytes: int
     shared_bytes: int
     part: int
+    early: int | None
 
     @property
     def image(self) -> Image:
         """Return what a device loads."""
         text = self.text
         own = text.threads, text.shared_bytes, text.kinds
-        return Image(self.cubin, text.entry, *own, text.follows)
+        return Image(self.cubin, text.entry, *own, self.early)
+
+
+def early(
+    text: KernelText | MatrixText, registers: int, shared_bytes: int, device: Device, *, first: bool
+) -> int | None:
+    """Return from how many blocks on a kernel may be launched before what is ahead of it is done.
+
+    The blocks of a call's first kernel come to whichever SM has room first. Where all would find
+    room at once, some SMs would get many and others few.
+    """
+    if not text.follows:
+        return None
+    fits = occupancy(BlockDemand(text.threads, registers, shared_bytes), device.sm)
+    return fits.blocks * device.sms if first else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from redlang.runtime import cuda_tuning
 from redlang.runtime.cache import digest, disk, keep, unpickled, versions
 from redlang.runtime.compiler import Compiler
 from redlang.runtime.cuda_classes import Known
-from redlang.runtime.cuda_code import CudaCode, CudaKernel, kernel_stats
+from redlang.runtime.cuda_code import CudaCode, CudaKernel, early, kernel_stats
 from redlang.runtime.cuda_course import Arrays
 from redlang.runtime.matrix_choice import is_last_matrix, likely, with_matrices
 from redlang.runtime.planner import Form
@@ -325,6 +325,7 @@ class CudaCompiler:
                         assembly.spill_bytes,
                         shared,
                         place,
+                        early(text, assembly.registers, shared, self.device, first=not made),
                     )
                 )
         code = CudaCode(loops, tuple(p for _, p in parts), tuple(made), self.device.target)

@@ -48,7 +48,8 @@ class Image:
         threads: Threads a block.
         shared_bytes: Dynamic shared memory of a block.
         kinds: Its parameters' types, keys of `targets.stub.PARAMETER_KINDS`.
-        follows: Whether it may be launched before the kernel ahead of it is done.
+        early: From how many blocks on it may be launched before what is ahead of it is done; None
+            where it does not wait for that itself.
     """
 
     cubin: bytes
@@ -56,7 +57,7 @@ class Image:
     threads: int
     shared_bytes: int
     kinds: tuple[str, ...]
-    follows: bool = False
+    early: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ def load(images: Sequence[Image], driver: Driver, number: int) -> list[Callable[
             threads=image.threads,
             shared_bytes=image.shared_bytes,
             kinds=image.kinds,
-            follows=image.follows,
+            early=image.early,
         ).launch
         for image in images
     ]

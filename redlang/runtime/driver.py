@@ -148,6 +148,13 @@ class Driver:
             raise self.error("cuStreamIsCapturing", -status)
         return status != _NOT_CAPTURING
 
+    def capture(self, stream: int) -> int:
+        """Return the number of the capture that a stream is part of, of this process's captures."""
+        status, number = ctypes.c_int(), ctypes.c_uint64()
+        places = map(ctypes.byref, (status, number))
+        self.call("cuStreamGetCaptureInfo_v2", ctypes.c_void_p(stream), *places, None, None, None)
+        return number.value
+
     def clear(self, device: int, address: int, count: int, stream: int) -> None:
         """Set `count` 32-bit words to 0, in a stream's order."""
         with self.current(device):
@@ -187,7 +194,7 @@ class Driver:
         threads: int,
         shared_bytes: int,
         kinds: Sequence[str],
-        follows: bool = False,
+        early: int | None = None,
     ) -> LoadedKernel:
         """Load a kernel onto a device and bind its launch.
 
@@ -198,7 +205,8 @@ class Driver:
             threads: Threads a block.
             shared_bytes: Dynamic shared memory of a block.
             kinds: Parameter types, keys of `targets.stub.PARAMETER_KINDS`.
-            follows: Whether it waits itself for what was launched before it.
+            early: From how many blocks on it may begin before what was launched ahead of it is
+                done; None where it does not wait for that itself.
         """
         with self.lock, self.current(device) as context:
             module = self._module(context, cubin)
@@ -214,7 +222,7 @@ class Driver:
                 threads=threads,
                 shared_bytes=shared_bytes,
                 kinds=kinds,
-                follows=follows and self.launches_early(),
+                early=early if self.launches_early() else None,
             )
             return LoadedKernel(launch, handle, self._registers(handle))
 

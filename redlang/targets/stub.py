@@ -1,7 +1,7 @@
 """The launch stub: machine-code functions that Python calls to launch a kernel.
 
 It packs the parameters on its own stack, makes the kernel's context current if it is not, and calls
-`cuLaunchKernel`, or `cuLaunchKernelEx` for a kernel that may begin early, without holding Python's
+`cuLaunchKernel`, or `cuLaunchKernelEx` where the kernel may begin early, without holding Python's
 lock. One stub serves all kernels: what is particular to a kernel stands in the bytes object that
 the function is bound to. A second function asks whether a stream is being captured. Written for
 LLVM because a call through ctypes costs ten times as much.
@@ -36,7 +36,9 @@ TENSOR_MAP_BYTES = 128
 
 RECORD = struct.Struct("<QQQIIII")
 """Function, context, Python's TypeError, threads, dynamic shared bytes, number of parameters, and
-whether the kernel may be launched early; then the parameters' kinds."""
+from how many blocks on the kernel may begin early; then the parameters' kinds."""
+NEVER = (1 << 32) - 1
+"""More blocks than a launch may have."""
 TYPE_ERROR = 16
 """Where the record holds it."""
 
@@ -75,7 +77,7 @@ def bind_launch(
     threads: int,
     shared_bytes: int,
     kinds: Sequence[str],
-    follows: bool = False,
+    early: int | None = None,
 ) -> Launch:
     """Return a function that launches one kernel.
 
@@ -86,10 +88,11 @@ def bind_launch(
         threads: Threads a block.
         shared_bytes: Dynamic shared memory of a block.
         kinds: The kernel's parameter types, keys of `PARAMETER_KINDS`.
-        follows: Whether it may begin before what was launched ahead of it is done.
+        early: From how many blocks on it may begin before what was launched ahead of it is done;
+            None where it never may.
     """
     codes = b"".join(PARAMETER_KINDS[kind] for kind in kinds)
-    shape = threads, shared_bytes, len(codes), follows
+    shape = threads, shared_bytes, len(codes), NEVER if early is None else early
     record = RECORD.pack(function, context, id(TypeError), *shape) + codes
     bound: Launch = _new_function(ctypes.byref(stub.launch), record, None)
     return bound

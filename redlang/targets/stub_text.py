@@ -196,7 +196,7 @@ class _Emitter:
         one, none = ir.Constant(_I32, 1), ir.Constant(_POINTER, None)
         grid = (blocks, one, one, threads, one, one)
         plain = (kernel, *grid, shared, stream, pointers, none)
-        early = b.icmp_unsigned("!=", self.field(record, 36, _I32), ir.Constant(_I32, 0))
+        early = b.icmp_unsigned(">=", blocks, self.field(record, 36, _I32))
         answer = b.alloca(_I32)
         with b.if_else(early) as (then, otherwise):
             with then:

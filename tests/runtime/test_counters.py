@@ -15,11 +15,16 @@ class FakeDriver:
 
     def __init__(self):
         self.captured = set()
+        self.number = 1
         self.cleared = []
         self.waited = []
 
     def is_capturing(self, stream):
         return stream in self.captured
+
+    def capture(self, stream):
+        assert stream in self.captured
+        return self.number
 
     def clear(self, number, address, count, stream):
         del number
@@ -65,9 +70,16 @@ def test_captured_launches_have_counters_of_their_own_that_no_graph_clears(made)
     before = list(driver.cleared)
     assert driver.waited == [7]
     driver.captured.add(7)
-    found = [own.get(7, 3) for _ in range(5)]
+    found = []
+    for driver.number in range(5):
+        found.append(own.get(7, 3))
+        # Launches of one capture run one after another.
+        assert own.get(7, 4) == found[-1]
     assert [b - a for a, b in itertools.pairwise(found)] == [16] * 4
     assert driver.cleared == before
+    driver.captured.add(8)
+    assert own.get(8, 4) == found[-1] + 16
+    assert own.get(7, 5) == found[-1] + 32
     driver.captured.clear()
     assert own.get(7, 1) not in range(found[0], found[-1] + 16)
 
@@ -78,7 +90,9 @@ def test_a_graph_clears_its_counters_where_the_reserve_is_used_up(made):
     driver.captured.add(7)
     own.get(7, counters.RESERVED - 2)
     before = len(driver.cleared)
+    driver.number = 2
     own.get(7, 1)
+    driver.number = 3
     assert len(driver.cleared) == before
     address = own.get(7, 2)
     assert driver.cleared[before:] == [(address, 2, 7)]

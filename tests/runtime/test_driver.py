@@ -92,17 +92,17 @@ class FakeDriver:
         return link(build(), DriverCalls(*addresses))
 
 
-def bound(fake, kinds, *, follows=False):
-    shape = {"threads": 128, "shared_bytes": 4096, "kinds": kinds, "follows": follows}
+def bound(fake, kinds, *, early=None):
+    shape = {"threads": 128, "shared_bytes": 4096, "kinds": kinds, "early": early}
     return bind_launch(fake.stub, function=11, context=5, **shape)
 
 
-@pytest.mark.parametrize("follows", [False, True])
-def test_packs_parameters_by_their_types(follows):
+@pytest.mark.parametrize(("early", "status"), [(None, 0), (0, -1), (1000, -1), (1001, 0)])
+def test_packs_parameters_by_their_types(early, status):
     fake = FakeDriver((8, 8, 4, 8, 3))
-    launch = bound(fake, ("u64", "i64", "f32", "f64", "bytes"), follows=follows)
+    launch = bound(fake, ("u64", "i64", "f32", "f64", "bytes"), early=early)
     # The fake driver tells by its status which of its functions was called.
-    assert launch(77, 1000, 2**63 + 1, -3, 1.5, 2.5, b"abc") == -follows
+    assert launch(77, 1000, 2**63 + 1, -3, 1.5, 2.5, b"abc") == status
     ((shape, raw),) = fake.launches
     assert shape == (11, 1000, 1, 1, 128, 1, 1, 4096, 77)
     assert raw == [
