@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from redlang.codegen.cuda.kernel_text import KernelText
@@ -12,6 +13,9 @@ from redlang.schedule.demand import BlockDemand
 from redlang.schedule.device import Device
 from redlang.schedule.occupancy import Occupancy, occupancy
 from redlang.schedule.parts import Part
+
+CROWDED = 5 / 6
+"""The share of the blocks a device holds from which on no SM gets many more than its share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +53,13 @@ def early(
 ) -> int | None:
     """Return from how many blocks on a kernel may be launched before what is ahead of it is done.
 
-    The blocks of a call's first kernel come to whichever SM has room first. Where all would find
-    room at once, some SMs would get many and others few.
+    The blocks of a call's first kernel come to whichever SM has room first. Where there is room for
+    many more, some SMs would get many and others few.
     """
     if not text.follows:
         return None
     fits = occupancy(BlockDemand(text.threads, registers, shared_bytes), device.sm)
-    return fits.blocks * device.sms if first else 0
+    return math.ceil(CROWDED * fits.blocks * device.sms) if first else 0
 
 
 @dataclass(frozen=True, slots=True)
