@@ -28,6 +28,7 @@ from redlang.targets.ptx.across import (
     blocks,
     lanes,
     packed_states,
+    run,
     state_kinds,
     states_type,
     tree,
@@ -87,6 +88,9 @@ from redlang.targets.ptx.shuffle import (
 from redlang.targets.ptx.stacking import filled, stacked
 from redlang.targets.ptx.staged import fetch, staged
 
+RUN = 4
+"""Elements of a thread that are combined one after another."""
+
 Counts = Mapping[str, int]
 """Registers of a tile along each axis, in the tile's order of axes."""
 
@@ -134,7 +138,8 @@ def fold(function: Word, counts: Counts, over: str) -> Word:
     """Return a function that combines the elements of tiles along the axes `over`.
 
     `function` combines two states: it takes the values of the left one, then those of the right
-    one. Elements are combined as a balanced tree; the left state always holds earlier elements.
+    one. Runs of `RUN` elements are combined one after another, so that a sum of products takes one
+    instruction for each, and runs as a balanced tree; the left state always holds earlier elements.
 
     Args:
         function: What `function(...)` made.
@@ -151,14 +156,12 @@ def fold(function: Word, counts: Counts, over: str) -> Word:
 
     def generate(builder: ir.IRBuilder, values: Values) -> Values:
         states = unpacked_states(builder, values, total)
-        found = [
-            tree(
-                builder,
-                body,
-                [states[_place(tuple(counts), counts, at | inner)] for inner in _positions(folded)],
-            )
-            for at in _positions(kept)
-        ]
+        found = []
+        for at in _positions(kept):
+            places = [_place(tuple(counts), counts, at | inner) for inner in _positions(folded)]
+            own = [states[place] for place in places]
+            runs = [run(builder, body, own[i : i + RUN]) for i in range(0, len(own), RUN)]
+            found.append(tree(builder, body, runs))
         return packed_states(builder, body, found)
 
     result = states_type(body, _product(kept.values()))

@@ -17,6 +17,7 @@ import numpy as np
 from redlang.ir import numerics
 from redlang.ir.types import DTYPES
 from redlang.targets.ptx.access import Access, Along, Guard, pieces
+from redlang.targets.tiles import RUN
 from tests.cubin.words import CODES, Keys, lanes, words
 
 STORAGE = {name: numerics.storage_dtype(dtype) for name, dtype in DTYPES.items()}
@@ -184,7 +185,7 @@ class Tiles(Keys):
                 for inner in itertools.product(*(range(counts[a]) for a in gone)):
                     spot = place(list(counts), counts, at | dict(zip(gone, inner, strict=True)))
                     states.append([column[spot] for column in columns])
-                found.append(tree(function, states))
+                found.append(tree(function, runs(function, states)))
             return tuple_or_single([self.tile(part) for part in zip(*found, strict=True)])
 
         return folded
@@ -596,6 +597,16 @@ def place(own, counts, at):
     for axis in own:
         spot = spot * counts[axis] + at[axis]
     return spot
+
+
+def runs(function, states):
+    found = []
+    for i in range(0, len(states), RUN):
+        first, *others = states[i : i + RUN]
+        for other in others:
+            first = list(function.made(*first, *other))
+        found.append(first)
+    return found
 
 
 def tree(function, states):

@@ -196,6 +196,14 @@ def tree(builder: ir.IRBuilder, body: Body, states: Sequence[State]) -> State:
     return level[0]
 
 
+def run(builder: ir.IRBuilder, body: Body, states: Sequence[State]) -> State:
+    """Combine states one after another; the left one holds earlier elements."""
+    first, *others = states
+    for other in others:
+        first = combined(builder, body, first, other)
+    return first
+
+
 def combined(builder: ir.IRBuilder, body: Body, left: State, right: State) -> State:
     """Combine two states."""
     return results_of(builder, body, call(builder, body, [*left, *right]))
