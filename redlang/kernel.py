@@ -108,7 +108,7 @@ class Kernel(_Defined):
         self.options = options or Options()
         self._caller: Caller | None = None
 
-    def __call__(self, *args: Any, **keywords: Any) -> Any:  # noqa: ANN401
+    def __call__(self, /, *args: Any, **keywords: Any) -> Any:  # noqa: ANN401
         """Run the kernel.
 
         Args:
@@ -133,7 +133,7 @@ class Kernel(_Defined):
         raise self._start().caller.unbound(problem)
 
     @brief
-    def reference(self, *args: Any, precision: Precision = "double", **keywords: Any) -> Any:  # noqa: ANN401
+    def reference(self, /, *args: Any, precision: Precision = "double", **keywords: Any) -> Any:  # noqa: ANN401
         """Return what the kernel means for these arguments, evaluated without fusion.
 
         Args:

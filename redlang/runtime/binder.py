@@ -105,7 +105,10 @@ def make_binder(
 
 
 class _Text:
-    """Names and lines of one binder; `p` is a prefix that no parameter starts with."""
+    """Names and lines of one binder; `p` is a prefix that no parameter starts with.
+
+    Python's own names have it too: a parameter may be called `type` or `float`.
+    """
 
     def __init__(
         self, declared: Declared, receiver: str | None, receiver_names: Names | None
@@ -123,11 +126,14 @@ class _Text:
             "out_marks": out_marks,
             "ragged": is_ragged,
             "pointed": pointed_mark,
-            "float": to_float,
-            "int": to_int,
-            "bool": to_bool,
-            "u64": _to_unsigned,
+            "to_float": to_float,
+            "to_int": to_int,
+            "to_bool": to_bool,
+            "to_u64": _to_unsigned,
             "CallError": (KeyError, AttributeError),
+            "Exception": Exception,
+            "type": type,
+            **_TYPES,
         }
 
     def lines(self, captured: Sequence[Place], used: Sequence[tuple[Place, object]]) -> list[str]:
@@ -149,13 +155,13 @@ class _Text:
             test = f"{p}u{i} is not {p}w{i}"
             if isinstance(was, numbers.Integral):
                 # Of a number only the value counts.
-                test = f"type({p}u{i}) is not type({p}w{i}) or {p}u{i} != {p}w{i}"
+                test = f"{p}type({p}u{i}) is not {p}type({p}w{i}) or {p}u{i} != {p}w{i}"
             body += [f"if {test}:", f"    return {p}renew({renew})"]
         body += [line for parameter in parameters for line in self._convert(parameter)]
         body.append(f"{p}key = ({self._key(len(captured))})")
-        for name, kind in ((x.name, _TYPES[scalar_kind(x)]) for x in parameters if is_scalar(x)):
+        for name, kind in ((x.name, scalar_kind(x)) for x in parameters if is_scalar(x)):
             line = f"    {p}key += ({name!r}, {p}pointed({name}))"
-            body += [f"if type({name}) is not {kind}:", line]
+            body += [f"if {p}type({name}) is not {p}{kind}:", line]
         if self.takes_out:
             body += ["if out is not None:", f"    {p}key += {p}out_marks(out)"]
         body.append(f"{p}launch = {p}ready.get({p}key)")
@@ -201,7 +207,7 @@ class _Text:
             return []
         name, p = parameter.name, self.p
         kind = scalar_kind(parameter)
-        test = f"type({name}) is not {_TYPES[kind]}"
+        test = f"{p}type({name}) is not {p}{kind}"
         if kind == "int":
             test += f" or {name}.bit_length() > 63"
         if kind == "u64":
@@ -209,19 +215,19 @@ class _Text:
         return [
             f"if {test}:",
             "    try:",
-            f"        {name} = {p}{kind}({name!r}, {name})",
-            f"    except Exception as {p}error:",
+            f"        {name} = {p}to_{kind}({name!r}, {name})",
+            f"    except {p}Exception as {p}error:",
             f"        {p}refuse({p}error)",
         ]
 
     def _key(self, captured: int) -> str:
         p = self.p
         parts = [
-            f"{p}marks[type({x.name})]({x.name})"
+            f"{p}marks[{p}type({x.name})]({x.name})"
             for x in self.declared.parameters
             if not is_scalar(x)
         ]
-        parts += [f"type({p}c{i})" for i in range(captured)]
+        parts += [f"{p}type({p}c{i})" for i in range(captured)]
         parts += [
             f"{p}ragged({name}, {dim}, {inner})"
             for name, dim, inner, _ in ragged_dims(self.declared)
@@ -244,7 +250,7 @@ def scalar_kind(parameter: Parameter) -> str:
     return dtype.kind
 
 
-_TYPES = {"float": "float", "int": "int", "bool": "bool", "u64": "int"}
+_TYPES = {"float": float, "int": int, "bool": bool, "u64": int}
 """The Python type that a scalar argument of each kind has where it does not lie on a GPU."""
 
 

@@ -162,13 +162,13 @@ class Caller:
         resolution = call.resolution
         self._bind(_Bound(resolution.captures, resolution.used, provisional=False))
 
-    def _renew(self, *args: object, **keywords: object) -> AnyArray:
+    def _renew(self, /, *args: object, **keywords: object) -> AnyArray:
         """Call again with a new binder: an outside name means something else now."""
         with BUILDING:
             self._bind(_Bound())
         return self.call(*args, **keywords)
 
-    def _renew_collect(self, *args: object, **keywords: object) -> Values:
+    def _renew_collect(self, /, *args: object, **keywords: object) -> Values:
         with BUILDING:
             self._bind(_Bound())
         collected: Values = self._collect(*args, **keywords)

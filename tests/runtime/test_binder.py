@@ -77,6 +77,15 @@ def test_no_name_of_a_kernel_clashes_with_the_binders_own():
     np.testing.assert_array_equal(kernel(X, 2.0), 2 * X)
 
 
+def test_parameters_and_kernels_may_have_names_of_python():
+    text = 'def type(type: "n", len: int, Exception: float, self: "n") -> "n":\n'
+    kernel = redlang.compile(f"{text}    return type * Exception + len\n")
+    np.testing.assert_array_equal(kernel(X, np.int8(3), 2, self=X), 2 * X + 3)
+    np.testing.assert_array_equal(kernel.reference(X, np.int8(3), 2, self=X), 2 * X + 3)
+    with pytest.raises(redlang.ArgumentError, match="Exception is a str, and must be a float"):
+        kernel(X, 3, "2", X)
+
+
 def test_a_parameter_called_out_is_only_that():
     kernel = redlang.compile('def f(out: "n") -> "n": return out * 2\n')
     np.testing.assert_array_equal(kernel(out=X), 2 * X)
