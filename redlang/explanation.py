@@ -72,6 +72,7 @@ def explain(
     extents: Mapping[str, int] | None,
     stage: str | None,
     gpu: ShownPlan | None = None,
+    unit: Mapping[str, str | None] | None = None,
 ) -> Explanation:
     """Return the explanation of one stage, or of those that a reader needs.
 
@@ -82,14 +83,15 @@ def explain(
         extents: Those of the last call.
         stage: One of `pipeline.STAGES`, or None.
         gpu: Plan and loops on a GPU, where the last call ran on one.
+        unit: The axis along which each array of the last call had stride 1.
     """
     known = extents if extents is not None else typical_extents(compiler.program)
     writers = {
         "syntax": lambda: syntax,
         "program": lambda: to_text(program),
         "fuse": lambda: fuse_text(compiler, known),
-        "plan": lambda: plan_text(compiler, known),
-        "loops": lambda: loops_text(compiler.planner.loops(compiler.choice(known))),
+        "plan": lambda: plan_text(compiler, known, unit),
+        "loops": lambda: loops_text(compiler.planner.loops(compiler.choice(known, unit))),
     }
     if gpu is not None:
         writers["plan"] = lambda: gpu(known)[0]
@@ -156,9 +158,13 @@ def _named(name: str, lines: tuple[str, ...]) -> Iterator[str]:
         yield f"  {name if i == 0 else '':<9} {line}"
 
 
-def plan_text(compiler: Compiler, extents: Mapping[str, int]) -> str:
-    """Return the plan for some extents, nest by nest."""
-    choice = compiler.choice(extents)
+def plan_text(
+    compiler: Compiler,
+    extents: Mapping[str, int],
+    unit: Mapping[str, str | None] | None = None,
+) -> str:
+    """Return the plan for some extents and a layout, nest by nest."""
+    choice = compiler.choice(extents, unit)
     sizes = ", ".join(f"{axis} = {extent}" for axis, extent in extents.items())
     lines = [f"plan of {compiler.program.name}" + (f" for {sizes}" if sizes else "")]
     segments = compiler.planner.segments(choice, extents)
@@ -167,7 +173,7 @@ def plan_text(compiler: Compiler, extents: Mapping[str, int]) -> str:
     loops = compiler.planner.loops(choice)
     lines += _prediction(loops, {**extents, **segments})
     lines += _rounding(compiler)
-    for other, seconds in compiler.tried(extents):
+    for other, seconds in compiler.tried(extents, unit):
         won = "fastest" if other == choice else "lost"
         lines.append(f"measured {1e6 * seconds:9.1f} µs  {won:<8} {_tiles(other)}")
     return "\n".join(lines)

@@ -60,7 +60,8 @@ def explain(machine: Machine, stage: str | None) -> Explanation:
     compiler = machine.compiler(program)
     extents = machine.caller.latest.extents
     if not machine.caller.latest.device.startswith("cuda"):
-        return explained(syntax, program, compiler, extents, stage)
+        unit = machine.caller.latest.layout
+        return explained(syntax, program, compiler, extents, stage, unit=unit)
     gpu = machine.cuda_compiler(program, _device(machine))
     return explained(syntax, program, compiler, extents, stage, gpu.shown)
 
@@ -74,7 +75,7 @@ def suppose(machine: Machine, arguments: Mapping[str, object]) -> None:
     call = machine.caller.examine((), arguments)
     extents = call.extents()
     order = tuple(extents[axis.name] for axis in call.program.axes)
-    machine.caller.latest.noted = call.program, "cpu", order
+    machine.caller.latest.noted = call.program, "cpu", order, {}
 
 
 def _device(machine: Machine) -> Device:
@@ -125,8 +126,9 @@ def source(machine: Machine, target: str) -> str:
     if target != "cpu":
         raise BackendError(f"there is no target {target!r} here", hint="ask for 'cpu' or 'cuda'")
     compiler = machine.compiler(machine.program)
-    loops = compiler.planner.loops(compiler.choice(_extents(machine)))
-    return emit(loops, source=machine.caller.declared.source).text
+    unit = machine.caller.latest.layout
+    loops = compiler.planner.loops(compiler.choice(_extents(machine), unit))
+    return emit(loops, unit, machine.caller.declared.source).text
 
 
 def sweeps(machine: Machine) -> tuple[tuple[tuple[str, tuple[str, ...]], ...], ...]:

@@ -18,7 +18,7 @@ from redlang.codegen.kernels import Tree
 from redlang.codegen.scalars import converted, spell
 from redlang.codegen.writer import Names, Writer
 from redlang.ir import loops
-from redlang.ir.program import ArrayParam, Expr, Index, Literal, Load, Ref
+from redlang.ir.program import ArrayParam, Expr, Index, Literal, Load, Program, Ref
 from redlang.ir.types import I64, DType, compute_type
 
 VOCABULARY = frozenset(
@@ -36,6 +36,10 @@ VOCABULARY = frozenset(
     )
 )
 """Names that stand for themselves in generated text; casts (`cast_f16`) begin like no other."""
+
+# Literal extents up to these are numbers in the text: LLVM writes such loops out, and the loop
+# around them becomes the vector's. Where results are stored along the axis, eight fill a vector.
+FEW, FEW_STORED = 16, 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,7 @@ class Places:
         self.standing_in: dict[str, str] = {}
         self._whole: dict[str, frozenset[str]] = {}
         self.spaces = {space.name for space in program_loops.workspaces}
+        self.few = _few(program)
         self.dtypes: dict[str, DType] = {}
         self.axes: dict[str, tuple[str, ...]] = {}
         stored = [(f"result.{i}", r.dtype, r.axes) for i, r in enumerate(program.results)]
@@ -95,6 +100,8 @@ class Places:
         """Return the extent of `axis`."""
         if axis in self.tree.slot_counts and Extent(axis) not in self.arguments.ints:
             return str(self.tree.slot_counts[axis])
+        if axis in self.few:
+            return str(self.few[axis])
         return self._int(Extent(axis), f"size_{axis}")
 
     def scalar(self, name: str, dtype: DType) -> str:
@@ -317,6 +324,13 @@ class Places:
     def typed(self, expr: Expr, dtype: DType) -> str:
         """Return the text of an expression in a compute type."""
         return converted(spell(expr, self), expr.type.dtype, dtype)
+
+
+def _few(program: Program) -> dict[str, int]:
+    """Return the axes whose loops are of few steps, with their extents."""
+    stored = {axis for result in program.results for axis in result.axes}
+    literal = {a.name: a.extent for a in program.axes if isinstance(a.extent, int)}
+    return {a: n for a, n in literal.items() if n <= (FEW_STORED if a in stored else FEW)}
 
 
 def _product(factors: list[str]) -> str:

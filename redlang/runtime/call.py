@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from redlang.frontend.resolve import Resolution
 from redlang.ir.extents import bind_extents
@@ -27,17 +27,21 @@ class Chosen(Protocol):
         """Tell whether a result may be stored over an input, element by element."""
 
 
+Layout: TypeAlias = Mapping[str, str | None]
+
+
 class Latest:
     """The last call of a kernel, as its launchers note it.
 
     Attributes:
-        noted: Program, device, and extents in the order of the program's axes; None before.
+        noted: Program, device, extents in the order of the program's axes, and the axis along
+            which each array has stride 1, where plans depend on it; None before.
     """
 
     __slots__ = ("noted",)
 
     def __init__(self) -> None:
-        self.noted: tuple[Program, str, tuple[int, ...]] | None = None
+        self.noted: tuple[Program, str, tuple[int, ...], Layout] | None = None
 
     @property
     def program(self) -> Program | None:
@@ -54,8 +58,13 @@ class Latest:
         """Return the extent of every axis."""
         if self.noted is None:
             return None
-        program, _, extents = self.noted
+        program, _, extents, _ = self.noted
         return dict(zip((axis.name for axis in program.axes), extents, strict=True))
+
+    @property
+    def layout(self) -> Layout | None:
+        """Return the axis along which each array has stride 1; None for row-major arrays."""
+        return self.noted[3] or None if self.noted is not None else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -128,7 +128,12 @@ class Tuner(Protocol):
     ) -> tuple[Found, ...]:
         """Return code to choose from by measuring; none if nothing is to be measured."""
 
-    def settle(self, extents: Mapping[str, int], times: tuple[float, ...]) -> None:
+    def settle(
+        self,
+        extents: Mapping[str, int],
+        unit: Mapping[str, str | None],
+        times: tuple[float, ...],
+    ) -> None:
         """Note the seconds that each took."""
 
 
@@ -163,6 +168,7 @@ class Compiled:
         unit = self.unit = {x.name: _unit_axis(x) for x in stored}
         if short_rows(launch.program) and all(x.contiguous for x in stored):
             unit[PACKED] = None
+        launch.names["layout"] = dict(unit)
         axes = [axis.name for axis in launch.program.axes]
         runs = _Runs(partial(self._run, dict(unit)), tuple(axes))
         launch.names |= {"runs": runs, "find_run": runs.find}
@@ -192,7 +198,7 @@ class Compiled:
         runs = [_make_run(found) for found in candidates]
         program = candidates[0].code.details.loops.program
         inputs = sum(isinstance(param, ArrayParam) for param in program.params)
-        return on_trial(runs, inputs, len(program.results), partial(tuner.settle, extents))
+        return on_trial(runs, inputs, len(program.results), partial(tuner.settle, extents, unit))
 
 
 def _unit_axis(x: Stored) -> str | None:

@@ -96,16 +96,25 @@ class Compiler:
         """Return the program's nests in two forms; see `Planner.nests`."""
         return self.planner.nests(extents)
 
-    def choice(self, extents: Mapping[str, int]) -> Choice:
-        """Return the plan for these extents: the fastest measured, else what the rules choose."""
-        tried = self.tried(extents)
-        return tried[0][0] if tried else self.planner.choose(extents)
+    def choice(
+        self, extents: Mapping[str, int], unit: Mapping[str, str | None] | None = None
+    ) -> Choice:
+        """Return the plan for these extents: the fastest measured, else what the rules choose.
 
-    def tried(self, extents: Mapping[str, int]) -> list[tuple[Choice, float]]:
+        Args:
+            extents: Those of a call.
+            unit: The axis along which each array has stride 1; left out, arrays are row-major.
+        """
+        tried = self.tried(extents, unit)
+        return tried[0][0] if tried else self.planner.choose(extents, unit)
+
+    def tried(
+        self, extents: Mapping[str, int], unit: Mapping[str, str | None] | None = None
+    ) -> list[tuple[Choice, float]]:
         """Return the plans that were measured for these extents, fastest first, with seconds."""
         if not self.options.tune:
             return []
-        ruled = self.planner.choose(extents)
+        ruled = self.planner.choose(extents, unit)
         times = TIMES.get(self._tuning_key(ruled, extents))
         plans = self.planner.near(ruled)
         if times is None or len(times) != len(plans):
@@ -116,14 +125,19 @@ class Compiler:
         self, extents: Mapping[str, int], unit: Mapping[str, str | None]
     ) -> tuple[Found, ...]:
         """Return code for each plan that is to be measured; none if nothing is."""
-        if not self.options.tune or self.tried(extents):
+        if not self.options.tune or self.tried(extents, unit):
             return ()
-        plans = self.planner.near(self.planner.choose(extents))
+        plans = self.planner.near(self.planner.choose(extents, unit))
         return tuple(self._found(plan, extents, unit) for plan in plans)
 
-    def settle(self, extents: Mapping[str, int], times: tuple[float, ...]) -> None:
+    def settle(
+        self,
+        extents: Mapping[str, int],
+        unit: Mapping[str, str | None],
+        times: tuple[float, ...],
+    ) -> None:
         """Note what the plans of `candidates` took."""
-        TIMES.set(self._tuning_key(self.planner.choose(extents), extents), times)
+        TIMES.set(self._tuning_key(self.planner.choose(extents, unit), extents), times)
 
     def _tuning_key(self, ruled: Choice, extents: Mapping[str, int]) -> str:
         parts = (repr(self.program), self.options.fuse, repr(ruled.plan), repr(octaves(extents)))
@@ -135,7 +149,7 @@ class Compiler:
         A new length whose code is there waits for nobody else's compilation.
         """
         if "planner" in self.__dict__ or self.options.tune:
-            return self._found(self.choice(extents), extents, unit)
+            return self._found(self.choice(extents, unit), extents, unit)
         with BUILDING:
             store = disk()
             key = self._key("cpu call", repr(sorted(extents.items())), repr(sorted(unit.items())))
@@ -144,7 +158,7 @@ class Compiler:
                 code = self._linked(recalled.code, self._words(extents, recalled.kind))
                 if code is not None:
                     return Found(code, recalled.geometry)
-            choice = self.choice(extents)
+            choice = self.choice(extents, unit)
             found = self._found(choice, extents, unit)
             kind = choice.plan.nests[0].kind
             kept = Recalled(self._code_key(choice, unit), kind, found.geometry)

@@ -156,8 +156,9 @@ def make_launcher(site: Site, backend: Backend) -> tuple[FunctionType, str]:
     launch.lines += _results(launch, bool(kind.results))
     launch.lines += [
         f"extents = {launch.extents.extents()}",
-        "latest.noted = program, device, extents",
+        "latest.noted = program, device, extents, layout",
     ]
+    launch.names["layout"] = {}
     backend.emit(launch)
     launch.lines += _handed_out(launch, bool(kind.results))
     launch.lines.append(f"return {_tuple([x.variable for x in outputs], single=False)}")

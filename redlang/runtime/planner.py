@@ -182,9 +182,11 @@ class Planner:
         whole = joined(derive(first, self.fuse, self.prove).program, program)
         return Form(name, whole, together, apart, weight, len(own[0]))
 
-    def choose(self, extents: Mapping[str, int]) -> Choice:
-        """Return the plan that the rules choose for these extents."""
-        return choose_plan(self.derived.program, *self.nests(extents), extents)
+    def choose(
+        self, extents: Mapping[str, int], unit: Mapping[str, str | None] | None = None
+    ) -> Choice:
+        """Return the plan that the rules choose for these extents and this layout."""
+        return choose_plan(self.derived.program, *self.nests(extents), extents, unit)
 
     @staticmethod
     def near(choice: Choice) -> tuple[Choice, ...]:

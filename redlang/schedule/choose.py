@@ -54,6 +54,7 @@ def choose_plan(
     fused: tuple[Nest, ...],
     separate: tuple[Nest, ...],
     extents: Mapping[str, int],
+    unit: Mapping[str, str | None] | None = None,
 ) -> Choice:
     """Return the plan for these extents.
 
@@ -63,11 +64,12 @@ def choose_plan(
         separate: The same nests with one sweep a dependent stage, for on-chip plans; a different
             grouping is ignored.
         extents: Extents of this call.
+        unit: The axis along which each array has stride 1; left out, arrays are row-major.
     """
     alike = are_alike(fused, separate)
     nests, plans = [], []
     for number, nest in enumerate(fused):
-        chooser = _Chooser(program, nest, separate[number] if alike else None, extents)
+        chooser = _Chooser(program, nest, separate[number] if alike else None, extents, unit or {})
         for chosen, plan in chooser.cut() or [chooser.choose()]:
             nests.append(chosen)
             plans.append(plan)
@@ -88,9 +90,15 @@ class _Chooser:
     """Facts about one nest at given extents."""
 
     def __init__(
-        self, program: Program, nest: Nest, separate: Nest | None, extents: Mapping[str, int]
+        self,
+        program: Program,
+        nest: Nest,
+        separate: Nest | None,
+        extents: Mapping[str, int],
+        unit: Mapping[str, str | None],
     ) -> None:
         self.program = program
+        self.unit = unit
         self.nest = nest
         self.separate = separate
         self.extents = extents
@@ -120,7 +128,9 @@ class _Chooser:
         if not along or self.rows:
             return []
         parts = detached(self.program, self.nest, frozenset(along))
-        found = [_Chooser(self.program, part, None, self.extents).choose() for part in parts]
+        found = [
+            _Chooser(self.program, part, None, self.extents, self.unit).choose() for part in parts
+        ]
         plan = found[0][1]
         units = prod(-(-self.extents[g.axis] // g.tile) for g in plan.grid)
         work = prod(self.extents[a] for a in _unique([*self.swept, *self.nest.base]))
@@ -291,13 +301,18 @@ class _Chooser:
         votes: dict[str, int] = {}
         for sweep in (self.separate or self.nest).sweeps:
             for expr in dict.fromkeys(_loads(self.program, sweep)):
-                axes = self.program.array(expr.array).axes
-                if axes and axes[-1] in expr.type.axes:
+                axis = self._adjacent(expr)
+                if axis is not None and axis in expr.type.axes:
                     # A gather happens as often as its subscripts have values together.
-                    votes[axes[-1]] = votes.get(axes[-1], 0) + len(expr.type.axes)
+                    votes[axis] = votes.get(axis, 0) + len(expr.type.axes)
         if not votes:
             return self.nest.base[-1] if not self.nest.sweeps and self.nest.base else None
         return max(votes, key=lambda axis: votes[axis])
+
+    def _adjacent(self, load: Load) -> str | None:
+        """Return the axis along which an array's neighbours are neighbours in memory."""
+        axes = self.program.array(load.array).axes
+        return self.unit.get(load.array) or (axes[-1] if axes else None)
 
     def _inner_work(self, axis: str) -> int:
         """Return how many elements each step along `axis` takes in the sweeps inside."""
@@ -309,9 +324,8 @@ class _Chooser:
     def _inner_fast_axes(self) -> frozenset[str]:
         """Return the axes along which loads of the sweeps inside have unit stride."""
         loads = [load for sweep in self._inside() for load in _loads(self.program, sweep)]
-        return frozenset(
-            self.program.array(load.array).axes[-1] for load in loads if load.type.axes
-        )
+        axes = (self._adjacent(load) for load in loads if load.type.axes)
+        return frozenset(axis for axis in axes if axis is not None)
 
     def _inside(self) -> list[Sweep]:
         """Return the sweeps that are evaluated inside those of the nest."""

@@ -114,3 +114,21 @@ def test_arrays_with_gaps_are_told_from_packed_ones(rng):
     arrays = (base[:, :3], base[:, :3].copy(), base[::2, 4:7], np.asfortranarray(base[:, 1:4]))
     for p in (*arrays, base[:, 3:0:-1]):
         np.testing.assert_allclose(middle(p), p.mean(0, dtype=np.float64), rtol=1e-5, atol=1e-6)
+
+
+def test_windows_of_literal_extent_have_no_loops_of_unknown_length(rng):
+    kernel = redlang.compile(
+        'def pool(x: "(h i=2) (w j=16)") -> ("h w", "h w", "h w"):\n'
+        "    a, b = argmax[i, j](x)\n"
+        "    return max[i, j](x), mean[i, j](x), 16 * a + b\n"
+    )
+    x = rng.standard_normal((6, 80)).astype(np.float32)
+    x[3, 40] = np.nan
+    windows = x.reshape(3, 2, 5, 16).transpose(0, 2, 1, 3).reshape(3, 5, 32)
+    largest, mean, place = kernel(x)
+    np.testing.assert_array_equal(largest, windows.max(-1))
+    np.testing.assert_allclose(mean, windows.mean(-1), rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(place, windows.argmax(-1))
+    text = kernel.source("cpu")
+    assert "size_i" not in text
+    assert "size_j" not in text

@@ -138,3 +138,21 @@ def test_many_rows_are_one_unit_each(shape, expected):
     kernel = compiled(*LONG["softmax"])
     kernel(np.zeros(shape, f32))
     assert kinds(kernel) == expected
+
+
+def test_units_are_columns_where_columns_are_adjacent_in_memory(rng):
+    """The layout of a call decides, not the order in which the axes are declared."""
+    kernel = compiled(*LONG["softmax"])
+    x = rng.standard_normal((300, 40)).astype(f32)
+    tiles = {}
+    for order in "CF":
+        given = np.array(x, order=order)
+        np.testing.assert_allclose(kernel(given), kernel.reference(x), rtol=1e-5)
+        tiles[order] = str(kernel.explain("plan")).partition("grid")[2].split()[2]
+        kernel(given, out=given)
+        np.testing.assert_allclose(given, kernel.reference(x), rtol=1e-5)
+    assert (tiles["C"], tiles["F"]) == ("64", "256")
+    y = rng.standard_normal((2, 5, 6, 48)).astype(f32).transpose(0, 3, 1, 2)
+    means = compiled('y: "b c h w"', '"b c"', "return mean[h, w](y)")
+    np.testing.assert_allclose(means(y), y.mean((2, 3)), rtol=1e-4, atol=1e-6)
+    assert "c by 256" in str(means.explain("plan"))
