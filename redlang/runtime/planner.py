@@ -27,6 +27,7 @@ from redlang.schedule.facts import SHORT
 from redlang.schedule.lower import lower
 from redlang.schedule.merged import merged
 from redlang.schedule.nests import Nest, find_nests, wide_axes
+from redlang.schedule.own_axes import with_own_axes
 from redlang.schedule.plan import segment_axis
 from redlang.schedule.staging import joined, staged
 from redlang.schedule.views import all_extents
@@ -38,12 +39,13 @@ if TYPE_CHECKING:
 
 
 WAYS = (
-    ("operands", False, False),
-    ("all operands", True, False),
-    ("integers", True, True),
+    ("operands", False, False, False),
+    ("all operands", True, False, False),
+    ("products", True, False, True),
+    ("integers", True, True, False),
 )
-"""Which operands are stored: those that registers cannot hold, all that are no arrays, and all but
-integers, which are multiplied as such."""
+"""Which operands are stored: those that registers cannot hold, all that are no arrays, among them
+what products left that a sweep reads, and all but integers, which are multiplied as such."""
 ROOM = 2
 """How much faster what takes room in memory must be than what is computed where it is read."""
 
@@ -116,9 +118,12 @@ class Planner:
     @functools.cached_property
     def ways(self) -> dict[str, Way]:
         """What may stand for the program on a device with matrix units, by name."""
-        found = {"": Way(None, merged(self.program))}
-        for name, every, integers in WAYS:
-            staging = staged(self.program, every=every, rounded=self.rounded, integers=integers)
+        program = with_own_axes(self.program)
+        found = {"": Way(None, merged(program))}
+        for name, every, integers, chained in WAYS:
+            staging = staged(
+                program, every=every, rounded=self.rounded, integers=integers, chained=chained
+            )
             if staging is not None:
                 first = staging.first if staging.first.results else None
                 way = Way(first, merged(staging.rest), staging.depths)

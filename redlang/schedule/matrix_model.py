@@ -61,9 +61,10 @@ def _estimate(part: Part, facts: Facts, device: Device) -> Estimate:
     blocks = prod(-(-facts.extent(g.axis) // g.tile) for g in part.plan.grid)
     registers = 65536 // (plan.min_blocks * plan.threads) // 8 * 8
     fits = occupancy(BlockDemand(plan.threads, min(255, registers)), device.sm)
-    resident = device.sms * plan.min_blocks
-    waves = -(-blocks // resident) * resident / max(1, blocks)
-    time = slowest[1] * waves / REACHED + rest.launch_us
+    # The busiest SM's share of the work; memory serves all, however they lie.
+    uneven = -(-blocks // device.sms) * device.sms / max(1, blocks)
+    computing = max(us for name, us in pipes if name != "memory")
+    time = max(slowest[1], computing * uneven / REACHED) + rest.launch_us
     if part.across or not part.plan.resident:
         # What settled the plan's tiles and segments.
         loop = part.plan.segmented or part.plan.tiles[0][0]

@@ -159,7 +159,12 @@ def find_nests(
     bases = {id(s): _grid_of(uses, s, spread - first, wide) for s in sweeps}
     tops = first | _top_sweeps(uses, sweeps, bases)
     bases = {id(s): _grid_of(uses, s, spread - tops, wide) for s in sweeps}
-    groups = _group(uses, [s for s in sweeps if id(s) in tops], bases)
+    alone = set[int]()
+    if nested is not None:
+        # A matrix unit has one loop: what is computed in it is computed again for another.
+        inside = spread - tops
+        alone = {id(s) for s in sweeps if any(id(r) in inside for r in uses.read_by(s))}
+    groups = _group(uses, [s for s in sweeps if id(s) in tops], bases, alone)
     inner = tuple(s for s in sweeps if id(s) not in tops)
     return _place_results(uses, groups, inner)
 
@@ -225,9 +230,12 @@ def _require_tops_for(
 
 
 def _group(
-    uses: Uses, tops: list[Sweep], bases: Mapping[int, frozenset[str]]
+    uses: Uses, tops: list[Sweep], bases: Mapping[int, frozenset[str]], alone: set[int]
 ) -> list[tuple[frozenset[str], list[Sweep]]]:
-    """Put sweeps over the same base axes into one nest where dependence allows it."""
+    """Put sweeps over the same base axes into one nest where dependence allows it.
+
+    The sweeps `alone` (by id) have nests of their own.
+    """
     groups: list[tuple[frozenset[str], list[Sweep]]] = []
     where: dict[int, int] = {}
     for sweep in tops:
@@ -236,6 +244,7 @@ def _group(
         fits = [i for i, (b, _) in enumerate(groups) if b == base and i >= last and base]
         if last >= 0 and groups[last][0] == base:
             fits = [last]
+        fits = [i for i in fits if not alone & {id(sweep), *map(id, groups[i][1])}]
         if fits:
             groups[fits[0]][1].append(sweep)
             where[id(sweep)] = fits[0]

@@ -59,8 +59,13 @@ class Operands:
         products: The sums that are products, by stage: of floats, or of integers of 8 bits.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, *, chained: bool = False) -> None:
+        """Look at a program; if `chained`, results of products are stored where others read them.
+
+        Only products inside of sweeps are such others: their own results are larger.
+        """
         self.program = program
+        self.chained = chained
         self.definitions = {name: d for d in program.definitions for name in d.names}
         self.products = dict(self._products())
 
@@ -93,8 +98,8 @@ class Operands:
 
     def pair(self, product: str) -> tuple[Operand, Operand]:
         """Return the operands of a product."""
-        found = self.products[product]
-        return self.operand(found.left), self.operand(found.right)
+        found, inner = self.products[product], self.chained and self.is_read(product)
+        return self.operand(found.left, inner=inner), self.operand(found.right, inner=inner)
 
     def _bytes(self, product: Product) -> tuple[Load, ...]:
         """Return the operands of a product if they are integers of 8 bits, as they are stored."""
@@ -122,15 +127,15 @@ class Operands:
         """Return the dimensions of an array under the axes that it is read at."""
         return _dims(load, self.program.array(load.array))
 
-    def operand(self, expr: Expr) -> Operand:
-        """Return what an operand is."""
+    def operand(self, expr: Expr, *, inner: bool = False) -> Operand:
+        """Return what an operand is; if `inner`, what products left may be stored."""
         own = set(expr.type.axes)
         mains: list[tuple[DType, tuple[Dim, ...]]] = []
         gathered: list[tuple[DType, tuple[Dim, ...]]] = []
         stays = False
         for node in self._nodes(expr):
             if isinstance(node, Ref):
-                stays = stays or self._reads_product(node.name)
+                stays = stays or (not inner and self._reads_product(node.name))
                 if own <= set(node.type.axes) and self.pointwise(node.name) is None:
                     mains.append((self._source(node.name), _each_alone(node.type.axes)))
             elif isinstance(node, Load) and own <= set(node.type.axes):
@@ -141,7 +146,14 @@ class Operands:
                     gathered.append((array.dtype, _each_alone(_axes(node))))
         mains = mains or gathered
         if not mains:
-            return Operand(expr, None, frozenset(), F32, (), True)
+            # What is made of indices alone is stored like an array; what has arrays with fewer
+            # axes is larger than all of them.
+            read = [n for n in self._nodes(expr) if isinstance(n, Load | Ref)]
+            small = any(
+                n.type.axes for n in read if isinstance(n, Load) or self.pointwise(n.name) is None
+            )
+            dims = _each_alone(self.program.ordered(own))
+            return Operand(expr, None, frozenset(), BF16, dims, small or not own)
         main, dims = max(mains, key=lambda pair: pair[0].bits)
         bare, holders = self.bare(expr), self._holders(expr)
         if isinstance(bare, Load) and is_plain(bare) and main in (F16, BF16, F32, F64):

@@ -78,7 +78,12 @@ class _Multiplied:
 
 
 def staged(
-    program: Program, *, every: bool, rounded: bool = True, integers: bool = False
+    program: Program,
+    *,
+    every: bool,
+    rounded: bool = True,
+    integers: bool = False,
+    chained: bool = False,
 ) -> Staging | None:
     """Return a program whose products read arrays, and what stores them; None if all do.
 
@@ -87,8 +92,9 @@ def staged(
         every: Whether that goes for operands that registers can hold while they are computed.
         rounded: Whether what is computed may be rounded to 16 bits.
         integers: Whether products of integers are multiplied as such; None if there are none.
+        chained: Whether what products left is stored where products inside of sweeps read it.
     """
-    stager = _Stager(with_whole_sums(program))
+    stager = _Stager(with_whole_sums(program), chained=chained)
     return stager.run(every=every, rounded=rounded, integers=integers)
 
 
@@ -104,10 +110,10 @@ def joined(first: Program, rest: Program) -> Program:
 class _Stager:
     """Takes the operands out of one program."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, *, chained: bool) -> None:
         self.program = program
         self.builder = Builder.of(program)
-        self.operands = Operands(program)
+        self.operands = Operands(program, chained=chained)
         self.stored: dict[tuple[Expr, DType], tuple[Result, Load]] = {}
         self.ranges: dict[Expr, Definition] = {}
         self.floats: dict[str, Ref] = {}

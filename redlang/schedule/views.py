@@ -1,7 +1,7 @@
 """Arrays under other names: what a program reads as an array, and where that is in memory.
 
-`x@g.c` is the array x with its axes g and c as one, g.c; `result.1@` is what the program stores as
-its result number 1 and reads again.
+`x@g.c` is the array x with its axes g and c as one, g.c; `x@j d` has the axes j and d in the place of
+its own; `result.1@` is what the program stores as its result number 1 and reads again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROW = 8
 
 
 def view_of(name: str, axis: str = "") -> str:
-    """Return the name of an array or a view with two axes as one, or of a result that is read."""
+    """Return the name of an array or a view under other axes, or of a result that is read."""
     return f"{name}{MARK}{axis}"
 
 
@@ -73,8 +73,11 @@ def all_strides(
     axes = {axis.name: axis for axis in program.axes}
     every: dict[str, dict[str, int]] = {}
     for name, own in arrays.items():
-        known = found[base_of(name)]
-        every[name] = {axis: known[_innermost(axes, axis, known)] for axis in own}
+        seen = name.rpartition(MARK)[0] or name
+        known = every.get(seen) or found[seen]
+        renamed = len(own) == len(arrays[seen])
+        steps = arrays[seen] if renamed else [_innermost(axes, axis, known) for axis in own]
+        every[name] = {axis: known[step] for axis, step in zip(own, steps, strict=True)}
     return every
 
 

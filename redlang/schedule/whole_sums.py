@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from redlang.ir import walk
 from redlang.ir.build import Builder
 from redlang.ir.normalise import needed
-from redlang.ir.program import Apply, Expr, Program, Reduce, Ref
+from redlang.ir.program import Apply, Expr, Load, Program, Reduce, Ref
 
 
 def with_whole_sums(program: Program) -> Program:
@@ -63,12 +63,30 @@ class _Finder:
         self.found += 1
         return replace(value, operands=(part.terms,), axes=(*value.axes, *part.axes))
 
+    def _is_part(self, partial: Reduce, over: set[str]) -> bool:
+        """Say whether all that a partial sum multiplies has a part for each of its sums.
+
+        Else it is a product that another one reads, and less work than one of both.
+        """
+        todo = [partial.operand]
+        while todo:
+            for node in walk.nodes(todo.pop()):
+                body = self.pointwise.get(node.name) if isinstance(node, Ref) else None
+                if body is not None:
+                    todo.append(body)
+                elif isinstance(node, Load | Ref) and {*node.type.axes} & {*partial.axes}:
+                    if not over <= {*node.type.axes}:
+                        return False
+        return True
+
     def _part(self, expr: Expr, over: set[str]) -> _Part | None:
         """Return a product with a partial sum taken apart; None if it has none."""
         if isinstance(expr, Ref) and self.reads[expr.name] == 1:
             partial = self.sums.get(expr.name)
             if partial is not None and partial.operand.type.dtype.kind == "float":
-                return _Part(partial.operand, partial.axes) if over <= {*expr.type.axes} else None
+                return (
+                    _Part(partial.operand, partial.axes) if self._is_part(partial, over) else None
+                )
             expr = self.pointwise.get(expr.name, expr)
         if not isinstance(expr, Apply) or expr.op != "mul":
             return None
