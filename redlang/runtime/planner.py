@@ -106,8 +106,11 @@ class Planner:
         nested: frozenset[str] | None = None,
         *,
         outside: bool = False,
+        narrow: bool = False,
     ) -> tuple[tuple[Nest, ...], tuple[Nest, ...]]:
-        find = functools.partial(find_nests, wide=wide, outside=outside, nested=nested)
+        find = functools.partial(
+            find_nests, wide=wide, outside=outside, nested=nested, narrow=narrow
+        )
         derived = derive(program, self.fuse, self.prove)
         together = find(derived.program, derived.sweeps)
         apart = derive(program, "never", self.prove)
@@ -161,6 +164,9 @@ class Planner:
         before = self._find_nests(first, *axes) if first is not None else None
         inside = self._find_nests(rest, *axes)
         yield self._form(name, 1, first, rest, inside, before)
+        narrow = self._find_nests(rest, *axes, narrow=True)
+        if narrow != inside:
+            yield self._form(f"{name} narrow", 1, first, rest, narrow, before)
         outside = self._find_nests(rest, *axes, outside=True)
         if outside != inside:
             yield self._form(f"{name} outside", ROOM, first, rest, outside, before)

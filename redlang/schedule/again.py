@@ -6,7 +6,7 @@ from redlang.ir import walk
 from redlang.ir.incremental import Partial
 from redlang.ir.program import Apply, Expr, Load
 from redlang.schedule.facts import COSTLY, SPECIAL, Facts
-from redlang.schedule.nests import step_expressions
+from redlang.schedule.uses import step_expressions
 
 WORD = 4
 """Bytes of a register."""

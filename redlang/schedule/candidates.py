@@ -24,7 +24,7 @@ from redlang.schedule.cuts import cut
 from redlang.schedule.device import THREADS_PER_BLOCK, WARP
 from redlang.schedule.facts import Layout, power_above, unique
 from redlang.schedule.nests import Nest
-from redlang.schedule.parts import BLOCKS, HELD, TILE, Candidate, Part, Spreader, held_by_thread
+from redlang.schedule.parts import BLOCKS, HELD, TILE, Candidate, Part, Spreader
 from redlang.schedule.plan import Kind, NestPlan
 from redlang.schedule.shapes import spread_part, spread_units, spread_whole
 from redlang.schedule.threads import Spread, ThreadPlan
@@ -120,7 +120,7 @@ class Maker(Spreader):
                     if column:
                         shape = [Spread(column[0], 1, lanes, width), *shape]
                     unit = prod(s.threads for s in shape)
-                    if held_by_thread(shape) > (HELD if unit >= WARP else HELD // 2):
+                    if self.held_by_thread(shape) > (HELD if unit >= WARP else HELD // 2):
                         continue
                     plan = self.whole({column[0]: lanes * width} if column else {})
                     for made in self.blocks("on-chip", plan, shape, rows):
@@ -135,7 +135,7 @@ class Maker(Spreader):
         for axis in self.nest.base[-1:]:
             for rows in (2, 4, 8):
                 several = [Spread(axis, 1, 1, rows), *shape]
-                if held_by_thread(several) <= HELD and self.facts.extent(axis) >= MANY * rows:
+                if self.held_by_thread(several) <= HELD and self.facts.extent(axis) >= MANY * rows:
                     yield from self.blocks("on-chip", self.whole({axis: rows}), several, rows=True)
 
     def _in_shared(self, size: int) -> Iterator[Candidate]:
@@ -152,7 +152,7 @@ class Maker(Spreader):
             for held in (16, 32, 64, 128):
                 wanted = min(power_above(-(-size // held)), THREADS_PER_BLOCK)
                 shape = self.spread(self.held_axes, wanted, width)
-                if held_by_thread(shape) > 2 * HELD:
+                if self.held_by_thread(shape) > 2 * HELD:
                     continue
                 for made in self.blocks("on-chip", self.whole({}), shape, rows=True):
                     (part,) = made.parts
@@ -176,7 +176,7 @@ class Maker(Spreader):
                 threads = prod(s.threads for s in shape)
                 # Every fold goes over the axis that tells the blocks apart.
                 outer = shape[0]
-                if held_by_thread(shape) > HELD // 2:
+                if self.held_by_thread(shape) > HELD // 2:
                     continue
                 if any(outer.axis not in sweep.axes for sweep in self.nest.sweeps):
                     continue
@@ -328,7 +328,7 @@ class Maker(Spreader):
             spread = spread_part(axis, facts.extent(axis), 1, 4)
             inner.append(spread)
             tiles[axis] = spread.extent
-        if held_by_thread([*inner, *shape]) > 2 * HELD:
+        if self.held_by_thread([*inner, *shape]) > 2 * HELD:
             return
         segmented = max(swept, key=lambda a: (-(-facts.extent(a) // tiles[a]), a))
         plan = NestPlan(

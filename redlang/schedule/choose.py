@@ -14,8 +14,9 @@ from redlang.ir.incremental import Partial, Sweep
 from redlang.ir.loops import GridAxis
 from redlang.ir.program import Expr, Load, Program, Reduce
 from redlang.schedule.contract import split_product
-from redlang.schedule.nests import Nest, Uses, are_alike, detached
+from redlang.schedule.nests import Nest, are_alike, detached
 from redlang.schedule.plan import Kind, NestPlan, Plan
+from redlang.schedule.uses import Uses
 
 # Half of a 1 MiB L2 (the smallest of current server cores): the rest is for inputs passing by.
 ON_CHIP_BYTES = 1 << 19

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from redlang.ir.incremental import Sweep
 from redlang.schedule.facts import Facts
-from redlang.schedule.nests import Nest, step_expressions
+from redlang.schedule.nests import Nest
+from redlang.schedule.uses import step_expressions
 
 
 def cut(facts: Facts) -> tuple[Nest, ...]:

@@ -15,8 +15,9 @@ from redlang.ir.build import Builder
 from redlang.ir.incremental import Partial, Sweep
 from redlang.ir.program import Apply, Cast, Expr, Index, Literal, Load, Program, Reduce
 from redlang.schedule.contract import Product, split_product
-from redlang.schedule.nests import Nest, Uses, step_expressions
+from redlang.schedule.nests import Nest
 from redlang.schedule.roofline import Work
+from redlang.schedule.uses import Uses, step_expressions
 
 SPECIAL = {"exp": 1, "exp2": 1, "log": 1, "log2": 1, "rsqrt": 1, "sqrt": 1, "div": 1}
 COSTLY = {"tanh": 3, "sigmoid": 2, "erf": 4, "sin": 6, "cos": 6, "pow": 4}
@@ -332,6 +333,21 @@ class Facts:
         """Elements that are computed with: of the largest array, or of what arrays are made to."""
         sizes = [self.size(axes) for _, _, axes in self._element_nodes()]
         return max([1, *sizes, *(self.size(access.axes) for access in self.accesses)])
+
+    @cached_property
+    def _together(self) -> tuple[tuple[str, ...], ...]:
+        """The axes of each array and of each operation on elements."""
+        axes = {axes for _, _, axes in self._element_nodes()}
+        return tuple({*axes, *(access.axes for access in self.accesses)})
+
+    def held(self, counts: Mapping[str, int]) -> int:
+        """Return the most elements that a thread holds of a value.
+
+        Args:
+            counts: How many it has along each axis.
+        """
+        sizes = (prod(counts.get(axis, 1) for axis in axes) for axes in self._together)
+        return max(sizes, default=1)
 
     def _element_nodes(self) -> list[tuple[str, bool, tuple[str, ...]]]:
         moving = {*self.swept, *self.inner, *self.mapped, *self.extra}

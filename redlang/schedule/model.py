@@ -214,7 +214,7 @@ class _Shape:
         self.segments = segments(part, extents, device)
         units = _units(part, extents)
         self.blocks = -(-units // part.threads.units) * self.segments * part.threads.blocks
-        self.held = prod(s.count for s in part.threads.spreads)
+        self.held = facts.held({s.axis: s.count for s in part.threads.spreads})
         self.kind = part.plan.kind
 
     def work(self) -> Work:

@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from redlang.ir import walk
-from redlang.ir.incremental import Combine, Each, Let, Partial, Sweep
-from redlang.ir.program import Definition, Expr, Program, Reduce
+from redlang.ir.incremental import Sweep
+from redlang.ir.program import Program
 from redlang.ir.spread import spreads
+from redlang.schedule.short_axes import joined_sweeps, shared_axes
+from redlang.schedule.uses import Uses, step_expressions
 
 HELD = 512
 """The longest axis of a result that a unit keeps whole for the sake of what is computed inside it.
@@ -54,81 +55,6 @@ def are_alike(nests: Sequence[Nest], others: Sequence[Nest]) -> bool:
     )
 
 
-def step_expressions(sweep: Sweep) -> Iterable[Expr]:
-    """Yield every expression that the update and the finish of `sweep` evaluate."""
-    for step in sweep.update:
-        match step:
-            case Each() | Let():
-                yield step.value
-            case Partial():
-                yield from step.values
-                if step.condition is not None:
-                    yield step.condition
-            case Combine():
-                pass
-    for let in sweep.finish:
-        yield let.value
-    for state in sweep.states:
-        yield state.initial
-
-
-class Uses:
-    """Who reads which stage, through pointwise definitions."""
-
-    def __init__(self, program: Program, sweeps: tuple[Sweep, ...]) -> None:
-        self.program = program
-        self.definitions: dict[str, Definition] = {
-            name: definition for definition in program.definitions for name in definition.names
-        }
-        self.sweep_of = {stage: sweep for sweep in sweeps for stage in sweep.stages}
-        self._stages: dict[str, frozenset[str]] = {}
-        for definition in program.definitions:
-            if not isinstance(definition.value, Reduce):
-                self._stages[definition.names[0]] = self.stages(definition.value)
-
-    def stages(self, expr: Expr) -> frozenset[str]:
-        """Return the stages that `expr` reads, directly or through pointwise definitions."""
-        found: set[str] = set()
-        for name in walk.refs(expr):
-            if name in self.sweep_of:
-                found.add(name)
-            else:
-                found |= self._stages.get(name, frozenset())
-        return frozenset(found)
-
-    def read_by(self, sweep: Sweep) -> list[Sweep]:
-        """Return the other sweeps that `sweep` reads."""
-        names: set[str] = set()
-        for expr in step_expressions(sweep):
-            names |= self.stages(expr)
-        return self._distinct(names, other_than=sweep)
-
-    def read_by_result(self, number: int) -> list[Sweep]:
-        """Return the sweeps that result `number` reads."""
-        return self._distinct(self.stages(self.program.results[number].value), other_than=None)
-
-    def stage_axes(self, stage: str) -> frozenset[str]:
-        """Return the axes of a stage's result, without the axis that counts top-k slots."""
-        value = self.definitions[stage].value
-        assert isinstance(value, Reduce)
-        slots = {value.new_axis} if value.new_axis else set()
-        return frozenset(axis for t in value.types for axis in t.axes) - slots
-
-    def all_axes(self, sweep: Sweep) -> frozenset[str]:
-        """Return the axes that any stage of `sweep` has."""
-        return frozenset[str]().union(*map(self.stage_axes, sweep.stages))
-
-    def base(self, sweep: Sweep) -> frozenset[str]:
-        """Return the axes that all stages of `sweep` have."""
-        return frozenset.intersection(*map(self.stage_axes, sweep.stages))
-
-    def _distinct(self, stages: Iterable[str], other_than: Sweep | None) -> list[Sweep]:
-        found = {id(self.sweep_of[s]): self.sweep_of[s] for s in stages}
-        if other_than is not None:
-            found.pop(id(other_than), None)
-        return list(found.values())
-
-
 def wide_axes(extents: Mapping[str, int]) -> frozenset[str]:
     """Return the axes that no unit keeps whole for the sake of what is computed inside it."""
     return frozenset(axis for axis, extent in extents.items() if extent > HELD)
@@ -141,6 +67,7 @@ def find_nests(
     *,
     outside: bool = False,
     nested: frozenset[str] | None = None,
+    narrow: bool = False,
 ) -> tuple[Nest, ...]:
     """Return the nests of a fused program in an order in which they can run.
 
@@ -151,6 +78,7 @@ def find_nests(
         outside: Whether what spreads goes to memory, wherever it is read.
         nested: Axes that may be swept inside another sweep; None for all. A sweep over another
             axis goes to memory, unless it spreads.
+        narrow: Whether units have those of the axes `nested` whole that much work lacks.
     """
     uses = Uses(program, sweeps)
     spread = {id(s) for s in sweeps if any(spreads(uses.definitions, x) for x in s.stages)}
@@ -164,8 +92,18 @@ def find_nests(
         # A matrix unit has one loop: what is computed in it is computed again for another.
         inside = spread - tops
         alone = {id(s) for s in sweeps if any(id(r) in inside for r in uses.read_by(s))}
+    shared: dict[int, frozenset[str]] = {}
+    if narrow and nested is not None:
+        shared = {id(s): shared_axes(uses, s, nested) for s in sweeps if id(s) in tops}
+        bases |= {number: bases[number] - axes for number, axes in shared.items()}
     groups = _group(uses, [s for s in sweeps if id(s) in tops], bases, alone)
     inner = tuple(s for s in sweeps if id(s) not in tops)
+    if any(shared.values()):
+        groups = [
+            (base, joined_sweeps(uses, own) if any(shared[id(s)] for s in own) else own)
+            for base, own in groups
+        ]
+        uses = Uses(program, (*inner, *(s for _, own in groups for s in own)))
     return _place_results(uses, groups, inner)
 
 

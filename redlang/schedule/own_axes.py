@@ -1,4 +1,4 @@
-"""Arrays that are read under further axes become arrays with those axes: matrix units take no other.
+"""Arrays that are read under further axes become arrays with those: matrix units take no others.
 
 sum[n](x[m, n] * x[j, n])    -->    sum[n](x[m, n] * y[j, n]),    y a view of x
 """

@@ -77,6 +77,10 @@ class Spreader:
         self.held_axes = unique([*facts.swept, *facts.mapped, *facts.extra, *facts.inner])
         self.width = max(1, min(facts.width, 8))
 
+    def held_by_thread(self, shape: Sequence[Spread]) -> int:
+        """Return how many elements of a value a thread holds."""
+        return self.facts.held({s.axis: s.count for s in shape})
+
     def whole(self, tiles: Mapping[str, int]) -> NestPlan:
         """Return the plan of a unit that holds all it sweeps over."""
         limits = tuple((a, self.facts.extent(a)) for a in self.held_axes)
@@ -96,8 +100,8 @@ class Spreader:
         return all(self.facts.is_short(axis) for axis in self.facts.inner)
 
     def is_product(self) -> bool:
-        """Tell whether a nest is a product of matrices."""
-        return bool(self.facts.sides[0])
+        """Tell whether a nest is a product of matrices, of which no thread holds a side whole."""
+        return all(not all(map(self.facts.is_short, side)) for side in self.facts.sides)
 
     def grid(self, tiles: Mapping[str, int], extra: Sequence[str] = ()) -> tuple[GridAxis, ...]:
         """Return the axes of the grid with their tiles, those left out with one element."""
@@ -229,8 +233,3 @@ def stored_registers(facts: Facts, threads: ThreadPlan) -> int:
     held = sum(counts) if sum(counts) <= KEPT else words
     beside = sum(PART * a.size / WORD for a in reads if a not in rows)
     return -(-int(max(ROOM, LEAST + beside) + held) // 8) * 8
-
-
-def held_by_thread(shape: Sequence[Spread]) -> int:
-    """Return how many elements of its spreads a thread holds."""
-    return prod(s.count for s in shape)

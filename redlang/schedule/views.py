@@ -1,7 +1,7 @@
 """Arrays under other names: what a program reads as an array, and where that is in memory.
 
-`x@g.c` is the array x with its axes g and c as one, g.c; `x@j d` has the axes j and d in the place of
-its own; `result.1@` is what the program stores as its result number 1 and reads again.
+`x@g.c` is the array x with its axes g and c as one, g.c; `x@j d` has the axes j and d in the place
+of its own; `result.1@` is what the program stores as its result number 1 and reads again.
 """
 
 from __future__ import annotations

@@ -72,11 +72,11 @@ class _Finder:
         while todo:
             for node in walk.nodes(todo.pop()):
                 body = self.pointwise.get(node.name) if isinstance(node, Ref) else None
+                axes = {*node.type.axes}
                 if body is not None:
                     todo.append(body)
-                elif isinstance(node, Load | Ref) and {*node.type.axes} & {*partial.axes}:
-                    if not over <= {*node.type.axes}:
-                        return False
+                elif isinstance(node, Load | Ref) and axes & {*partial.axes} and not over <= axes:
+                    return False
         return True
 
     def _part(self, expr: Expr, over: set[str]) -> _Part | None:

@@ -7,8 +7,9 @@ from typing import Any
 
 from redlang.ir.loops import GridAxis
 from redlang.ir.program import Program
-from redlang.schedule.nests import Nest, Uses
+from redlang.schedule.nests import Nest
 from redlang.schedule.plan import Kind, NestPlan, Plan, segment_axis
+from redlang.schedule.uses import Uses
 
 Pick = Callable[[Sequence[Any]], Any]
 """Chooses one of several: Hypothesis, which can shrink, or a seeded generator, which spreads."""
