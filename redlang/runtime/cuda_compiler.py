@@ -60,6 +60,10 @@ HARMLESS_SPILLS = 48
 """Bytes that a kernel may spill: what lives across its loops, and is read after them."""
 SPILL_FREE = 1.15
 """How much longer a plan may take that spills nothing than one that spills so little."""
+SPILLED = 128
+"""Further bytes that make a plan take as much longer again as its estimate."""
+TRIES = 4
+"""Plans that spill, after which the best of them is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,15 +239,16 @@ class CudaCompiler:
     def _make(self, choice: Choice, known: Known, limit: float) -> CudaCode | None:
         """Compile the best plan of each nest that the compiler does not spill, or hardly.
 
-        None is returned where such plans take longer than `limit` microseconds.
+        None is returned where such plans take longer than `limit` microseconds. Where plans that
+        spill nothing take much longer, or are not found soon, one that spills is taken.
         """
         numbers = [0] * len(choice.ranked)
         refused: list[str] = []
-        # The first plans that spill a few bytes, should all others be slower.
-        second: list[Ranked] | None = None
+        # The best plans that spill, should all others be slower, and what they take then.
+        second, second_us, tries = None, math.inf, 0
         while all(n < len(options) for options, n in zip(choice.ranked, numbers, strict=True)):
             chosen = [options[n] for options, n in zip(choice.ranked, numbers, strict=True)]
-            if second is not None and _time_us(chosen) > SPILL_FREE * _time_us(second):
+            if _time_us(chosen) > second_us or tries == TRIES:
                 break
             if refused and _time_us(chosen) > limit:
                 return None
@@ -257,8 +262,12 @@ class CudaCompiler:
             name = self.compiler.program.name
             logger.info("a plan is given up: %s of %s: %s", family, name, fault.why)
             refused.append(f"{family}: {fault.why}")
-            if second is None and 0 < fault.spill_bytes <= HARMLESS_SPILLS:
-                second = chosen
+            if fault.spill_bytes:
+                tries += 1
+                further = max(0, fault.spill_bytes - HARMLESS_SPILLS) / SPILLED
+                spilled_us = (SPILL_FREE + further) * _time_us(chosen)
+                if spilled_us < second_us:
+                    second, second_us = chosen, spilled_us
             options = choice.ranked[fault.nest]
             numbers[fault.nest] = following(options, numbers[fault.nest], fault.spill_bytes)
         code = None if second is None else self.build(second, known, strict=False)[0]

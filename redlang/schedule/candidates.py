@@ -71,7 +71,7 @@ def candidates(
     found += makers[0].streamed()
     pieces = cut(makers[0].facts)
     if len(pieces) > 1:
-        found += _cut(program, pieces, extents, layout)
+        found += _cut(program, pieces, extents, layout, cluster)
     found += makers[0].maps()
     return list({_identity(c): c for c in [*found, *makers[0].held()]}.values())
 
@@ -81,13 +81,19 @@ def _identity(candidate: Candidate) -> tuple[object, ...]:
 
 
 def _cut(
-    program: Program, pieces: Sequence[Nest], extents: Mapping[str, int], layout: Layout
+    program: Program,
+    pieces: Sequence[Nest],
+    extents: Mapping[str, int],
+    layout: Layout,
+    cluster: int,
 ) -> list[Candidate]:
     """Return plans of the pieces side by side: the first few of each, not all combinations."""
     choices = []
     for piece in pieces:
         maker = Maker(program, piece, extents, layout)
-        plans = [*maker.streamed(), *maker.maps()] or maker.held()
+        # Lists of a thread's own for each tile are more than one for all that it holds.
+        lists = maker.on_chip(cluster) if maker.facts.slots else ()
+        plans = [*lists, *maker.streamed(), *maker.maps()] or maker.held()
         choices.append([plan.parts[0] for plan in plans])
     most = max(map(len, choices))
     return [
@@ -104,7 +110,7 @@ class Maker(Spreader):
         facts = self.facts
         if not self.nest.sweeps or self.is_product() or not self.inner_is_short():
             return
-        size = prod(facts.extent(axis) for axis in self.held_axes)
+        size = prod(facts.extent(axis) for axis in self.held_axes if axis not in facts.slots)
         yield from self._clusters(size, cluster)
         yield from self._in_shared(size)
         if size > TILE:

@@ -72,6 +72,12 @@ copies are under way; and those of a state."""
 COMPUTED, STORED, KEPT, COPIED, STATE = 0.62, 0.34, 0.19, 0.5, 3.6
 LIVE, FREE = 0.044, 4
 """Registers of an element for each operation on it beyond so many: more is under way at a time."""
+LISTED = 2.6
+"""Registers of a word of a list's entry: in two lists, and what sorting them takes."""
+SHORT_INDEX = 1 << 16
+"""Indices that share 32 bits with a value of 16."""
+LISTS_SPILL = 16
+"""Words that lists spill which take as long again as the rest."""
 LISTS = 64
 """Integer extremes a clock on one SM."""
 BLOCK_US = 0.023
@@ -372,7 +378,8 @@ class _Shape:
             stages = self._lanes().bit_length() - 1
             if self.part.threads.strips or self.kind != "on-chip":
                 # There, entries are pairs of a value and an index of 64 bits.
-                cost += 12 * joined * (self.rounds() + stages)
+                over = max(0, 6 * k + LEAST - self.device.sm.registers_per_thread)
+                cost += 12 * joined * (self.rounds() + stages) * (1 + over / LISTS_SPILL)
             else:
                 cost += (joined + 2 * k) * stages
         return cost * self.part.threads.threads / LISTS / self.device.clock_mhz
@@ -424,6 +431,15 @@ class _Shape:
         ]
         return sum(tiles) * threads.threads * (threads.ahead + 1)
 
+    def _listed(self) -> float:
+        """Return the registers of top-k lists on chip: of a thread's own, and of one to join."""
+        if self.kind != "on-chip":
+            return 0.0
+        facts = self.facts
+        read = [a for a in facts.accesses if set(a.axes) & set(facts.swept) and not a.written]
+        narrow = all(a.size <= 2 for a in read) and facts.size(facts.swept) < SHORT_INDEX
+        return LISTED * (1 if narrow else 2) * sum(facts.slots.values())
+
     def registers(self) -> int:
         """Return an estimate of the registers of a thread."""
         threads = self.part.threads
@@ -444,5 +460,6 @@ class _Shape:
         estimate = LEAST + held * words * tiles
         if threads.strips:
             estimate += STATE * sum(len(s.states) for s in self.facts.nest.sweeps)
-        cap = threads.registers
+        estimate += self._listed()
+        cap = min(threads.registers, self.device.sm.registers_per_thread)
         return int(min(estimate, max(32, cap), 255)) if estimate < SPILLS * cap else 256
