@@ -101,31 +101,33 @@ class Operands:
         found, inner = self.products[product], self.chained and self.is_read(product)
         return self.operand(found.left, inner=inner), self.operand(found.right, inner=inner)
 
-    def _bytes(self, product: Product) -> tuple[Load, ...]:
-        """Return the operands of a product if they are integers of 8 bits, as they are stored."""
-        loads = [
-            side
-            for side in map(self.bare, (product.left, product.right))
-            if isinstance(side, Load) and is_plain(side)
-            if self.program.array(side.array).dtype in BYTES
-        ]
-        return tuple(loads) if len(loads) > 1 else ()
+    def _bytes(self, product: Product) -> tuple[Load | Cast, ...]:
+        """Return the operands of a product if they are integers of 8 bits, stored or made so."""
+        sides = map(self.bare, (product.left, product.right))
+        found = [side for side in sides if self.byte(side) is not None]
+        return tuple(s for s in found if isinstance(s, Load | Cast)) if len(found) > 1 else ()
 
-    def integers(self, product: str) -> tuple[Load, ...]:
+    def byte(self, expr: Expr) -> DType | None:
+        """Return the type of what is stored or cast as an integer of 8 bits; else None."""
+        dtype = None
+        if isinstance(expr, Load) and is_plain(expr):
+            dtype = self.program.array(expr.array).dtype
+        elif isinstance(expr, Cast):
+            dtype = expr.to
+        return dtype if dtype in BYTES else None
+
+    def integers(self, product: str) -> tuple[Load | Cast, ...]:
         """Return the operands of a product of integers of 8 bits that no other reduction reads."""
         value = self.definitions[product].value
         assert isinstance(value, Reduce)
+        sides = self._bytes(self.products[product])
         alone = value.condition is None and not self.is_read(product)
-        return self._bytes(self.products[product]) if alone else ()
+        return sides if alone and not any(self.operand(side).stays for side in sides) else ()
 
     def is_sum_of_integers(self, stage: str) -> bool:
         """Say whether a product is a sum of integers in the text."""
         value = self.definitions[stage].value
         return isinstance(value, Reduce) and value.types[0].dtype is I64
-
-    def dims(self, load: Load) -> tuple[Dim, ...]:
-        """Return the dimensions of an array under the axes that it is read at."""
-        return _dims(load, self.program.array(load.array))
 
     def operand(self, expr: Expr, *, inner: bool = False) -> Operand:
         """Return what an operand is; if `inner`, what products left may be stored."""
@@ -186,9 +188,9 @@ class Operands:
         if cast.to is F32:
             return cast.operand.type.dtype is not F64
         inner = self.bare(cast.operand)
-        if not isinstance(inner, Load) or cast.to.bits <= EXACT_BITS:
+        if not isinstance(inner, Load | Cast) or cast.to.bits <= EXACT_BITS:
             return False
-        own = self.program.array(inner.array).dtype
+        own = inner.to if isinstance(inner, Cast) else self.program.array(inner.array).dtype
         return own in BYTES and cast.to.kind in ("int", own.kind)
 
     def _nodes(self, expr: Expr) -> Iterator[Expr]:

@@ -122,12 +122,12 @@ class _Stager:
     def run(self, *, every: bool, rounded: bool, integers: bool) -> Staging | None:
         """Return the two programs."""
         counted = {name: self.operands.integers(name) for name in self.operands.products}
-        counted = {name: loads for name, loads in counted.items() if loads and integers}
+        counted = {name: sides for name, sides in counted.items() if sides and integers}
         if integers and not counted:
             return None
         new: dict[str, _Multiplied] = {}
-        for name, loads in counted.items():
-            made = self._counted(name, loads)
+        for name, sides in counted.items():
+            made = self._counted(name, sides)
             if made is not None:
                 new[name] = made
         pairs = {
@@ -154,16 +154,17 @@ class _Stager:
         """Return the type of a sum."""
         return walk.value_types(self.operands.definitions[name].value)[0]
 
-    def _counted(self, name: str, loads: tuple[Load, ...]) -> _Multiplied | None:
+    def _counted(self, name: str, sides: tuple[Load | Cast, ...]) -> _Multiplied | None:
         """Return a product of integers that lie along what is contracted; None if it is one."""
         reduce = self.operands.definitions[name].value
         assert isinstance(reduce, Reduce)
         values: list[Expr] = []
-        for load in loads:
-            own = self.operands.dims(load)
-            dims = _along(own, reduce.axes)
-            dtype = self.program.array(load.array).dtype
-            values.append(load if dims == own else self._array(load, dims, dtype))
+        for side in sides:
+            own = self.operands.operand(side).dims
+            dims, dtype = _along(own, reduce.axes), self.operands.byte(side)
+            assert dtype is not None
+            stored = isinstance(side, Load) and dims == own
+            values.append(side if stored else self._array(side, dims, dtype))
         plain = set(walk.factors(reduce.operand)) == set(values)
         if plain and self.operands.is_sum_of_integers(name):
             return None
