@@ -301,7 +301,34 @@ class _Stager:
             lambda expr: walk.rewrite(expr, self._as_float),
         )
         rest = replace(rest, definitions=needed(rest.definitions, rest.results))
+        first, rest = self._handed_on(first, rest)
         return Staging(_renamed(first), rest, tuple(self.depths.items()))
+
+    def _handed_on(self, first: Program, rest: Program) -> tuple[Program, Program]:
+        """Return the programs with what both reduce, such as a row's scale, stored by the first."""
+        known = {d.names[0] for d in rest.definitions}
+        loads: dict[str, Load] = {}
+        results, arrays = list(first.results), list[ArrayParam]()
+        for definition in first.definitions:
+            (type_, *_), name = walk.value_types(definition.value), definition.names[0]
+            if not isinstance(definition.value, Reduce) or name not in known:
+                continue
+            if type_.dtype is not F32 or name in self.operands.products:
+                continue
+            array = view_of(f"result.{len(self.program.results) + len(results)}")
+            result = Result(Ref(name, type_), tuple(Dim((a,)) for a in type_.axes), F32)
+            axes = [self.builder.index(axis) for axis in type_.axes]
+            loads[name] = self.builder.load(array, F32, axes)
+            results.append(result)
+            arrays.append(ArrayParam(array, result.dims, F32))
+        if not loads:
+            return first, rest
+        found = walk.map_program(
+            replace(rest, params=(*rest.params, *arrays)),
+            lambda expr: walk.substitute(expr, loads),
+        )
+        found = replace(found, definitions=needed(found.definitions, found.results))
+        return replace(first, results=tuple(results)), found
 
     def _as_float(self, node: Expr) -> Expr:
         """Read a sum of integers as the float that it is computed as, where it becomes one."""
