@@ -17,6 +17,7 @@ from redlang.ir import walk
 from redlang.schedule.demand import BlockDemand
 from redlang.schedule.device import WARP, Device
 from redlang.schedule.facts import Access, Facts
+from redlang.schedule.list_costs import list_registers, lists_us
 from redlang.schedule.matrix_segments import segment_count
 from redlang.schedule.occupancy import Occupancy, occupancy
 from redlang.schedule.parts import Candidate, Part, stored_registers
@@ -72,14 +73,6 @@ copies are under way; and those of a state."""
 COMPUTED, STORED, KEPT, COPIED, STATE = 0.62, 0.34, 0.19, 0.5, 3.6
 LIVE, FREE = 0.044, 4
 """Registers of an element for each operation on it beyond so many: more is under way at a time."""
-LISTED = 2.6
-"""Registers of a word of a list's entry: in two lists, and what sorting them takes."""
-SHORT_INDEX = 1 << 16
-"""Indices that share 32 bits with a value of 16."""
-LISTS_SPILL = 16
-"""Words that lists spill which take as long again as the rest."""
-LISTS = 64
-"""Integer extremes a clock on one SM."""
 BLOCK_US = 0.023
 """What starting a block costs its SM."""
 SMOOTH = 3.6
@@ -179,7 +172,7 @@ def estimate(part: Part, facts: Facts, device: Device) -> Estimate:
         "special functions": pipes["special functions"] * share,
         "double": pipes["double"] * share,
         "waiting": shape.chain_us() * max(1.0, per_sm / resident),
-        "lists": shape.lists_us() * per_sm,
+        "lists": lists_us(part, facts, shape.rounds(), shape.lanes(), device) * per_sm,
         "blocks": BLOCK_US * per_sm,
         "states": shape.states_us() * per_sm / min(resident, per_sm or 1),
     }
@@ -328,7 +321,7 @@ class _Shape:
         again = sum(1 for sweep in others if set(sweep.axes) & set(first.axes))
         return again + bool(set(self.facts.swept) & set(self.facts.mapped))
 
-    def _lanes(self) -> int:
+    def lanes(self) -> int:
         """Return how many threads share a unit's sweep."""
         swept = {*self.facts.swept, *self.facts.inner}
         return prod(s.threads for s in self.part.threads.spreads if s.axis in swept)
@@ -336,7 +329,7 @@ class _Shape:
     def folds_us(self) -> float:
         """Return the time of the folds across threads in one unit."""
         threads = self.part.threads
-        lanes = self._lanes()
+        lanes = self.lanes()
         if lanes == 1:
             return 0.0
         warps = max(1, lanes // threads.blocks // WARP)
@@ -369,20 +362,6 @@ class _Shape:
         """Return how many values of a stage one unit has, short axes only."""
         axes = walk.definition_types(self.facts.program)[stage].axes
         return prod(self.facts.extent(a) for a in axes if a in self.facts.extra)
-
-    def lists_us(self) -> float:
-        """Return what joining top-k lists across threads and rounds costs a block."""
-        cost = 0.0
-        for k in self.facts.slots.values():
-            joined = k + k * (k.bit_length() - 1)
-            stages = self._lanes().bit_length() - 1
-            if self.part.threads.strips or self.kind != "on-chip":
-                # There, entries are pairs of a value and an index of 64 bits.
-                over = max(0, 6 * k + LEAST - self.device.sm.registers_per_thread)
-                cost += 12 * joined * (self.rounds() + stages) * (1 + over / LISTS_SPILL)
-            else:
-                cost += (joined + 2 * k) * stages
-        return cost * self.part.threads.threads / LISTS / self.device.clock_mhz
 
     def chain_us(self) -> float:
         """Return how long one block takes when nothing else runs on its SM."""
@@ -431,15 +410,6 @@ class _Shape:
         ]
         return sum(tiles) * threads.threads * (threads.ahead + 1)
 
-    def _listed(self) -> float:
-        """Return the registers of top-k lists on chip: of a thread's own, and of one to join."""
-        if self.kind != "on-chip":
-            return 0.0
-        facts = self.facts
-        read = [a for a in facts.accesses if set(a.axes) & set(facts.swept) and not a.written]
-        narrow = all(a.size <= 2 for a in read) and facts.size(facts.swept) < SHORT_INDEX
-        return LISTED * (1 if narrow else 2) * sum(facts.slots.values())
-
     def registers(self) -> int:
         """Return an estimate of the registers of a thread."""
         threads = self.part.threads
@@ -460,6 +430,6 @@ class _Shape:
         estimate = LEAST + held * words * tiles
         if threads.strips:
             estimate += STATE * sum(len(s.states) for s in self.facts.nest.sweeps)
-        estimate += self._listed()
+        estimate += list_registers(self.part, self.facts)
         cap = min(threads.registers, self.device.sm.registers_per_thread)
         return int(min(estimate, max(32, cap), 255)) if estimate < SPILLS * cap else 256

@@ -75,6 +75,57 @@ def test_groups_of_integers(gpu, rng):
     assert launched(gpu) == ["wgmma"]
 
 
+GRAM = 'def f(x: "m k") -> "m j":\n    return sum[k](x * x[j, k])\n'
+CHAIN = """
+def f(q: "m d", a: "d c", k: "n c", v: "n e") -> "m e":
+    x = sum[c](sum[d](q * a) * k)
+    p = exp(x - max[n](x))
+    return sum[n](p * v) / sum[n](p)
+"""
+WAVES = 'def f(x: "m k", z: "f32[j]") -> "m j":\n    return sum[k](x * exp(-0.01 * k * j)) + z\n'
+ROWS_OF_INTEGERS = """
+def f(x: "m k", w: "i8[n k]", s: "f32[n]") -> "m n":
+    a = max[k](abs(x)) / 127
+    return sum[k](i8(round(x / a)) * w) * a * s
+"""
+
+
+def stores(kernel):
+    """Return how many results of its own the program of a kernel of one result stores."""
+    (finder,) = kernel.machine._cuda_finders.values()
+    program = finder.compiler.last.loops.program
+    return len(program.results) - 1
+
+
+def test_an_array_is_multiplied_with_itself_under_another_axis(gpu, rng):
+    kernel = check(GRAM, arrays(rng, "bf16", x=(70, 272)), gpu, tolerance=4e-3)
+    assert launched(gpu) == ["wgmma"]
+    assert stores(kernel) == 0
+
+
+def test_a_product_that_scores_read_is_stored(gpu, rng):
+    given = arrays(rng, "bf16", q=(70, 64), a=(64, 32), k=(130, 32), v=(130, 40))
+    given["a"] = (given["a"].astype(np.float32) / 64).astype(given["a"].dtype)
+    kernel = check(CHAIN, given, gpu, tolerance=0.02)
+    assert launched(gpu) == ["wgmma", "wgmma"]
+    assert stores(kernel) == 1
+
+
+def test_what_indices_make_is_stored(gpu, rng):
+    x = rng.standard_normal((70, 272)).astype(np.float32)
+    kernel = check(WAVES, {"x": x, "z": np.zeros(64, np.float32)}, gpu, tolerance=1e-5)
+    assert launched(gpu) == ["fma"]
+    assert stores(kernel) == 1
+
+
+def test_integers_that_a_cast_makes_are_stored_with_their_scale(gpu, rng):
+    given = arrays(rng, "bf16", x=(70, 272))
+    given |= {"w": whole(rng, 64, 272), "s": scale(rng, 64)}
+    kernel = check(ROWS_OF_INTEGERS, given, gpu, tolerance=4e-3)
+    assert launched(gpu) == ["wgmma"]
+    assert stores(kernel) == 2
+
+
 WEIGHTS = 'def f(x: "m k", w: "n k", s: "f32[n]") -> "m n":\n    return sum[k](x * w) * s\n'
 
 

@@ -68,6 +68,16 @@ def test_rows_are_loaded_once_and_read_in_parts(text, length, dtype, rows, gpu, 
     assert code.text.source.count("_stored = load_") == rows
 
 
+def test_rows_may_end_before_the_last_part(gpu, rng):
+    kernel = redlang.compile(LAYER_NORM.strip())
+    x, gain = rng.standard_normal((4099, 24)), np.ones(24)
+    given = [a.astype(BF16) for a in (x, gain, gain)]
+    found = kernel(*given).astype(np.float64)
+    np.testing.assert_allclose(found, kernel.reference(*given).astype(np.float64), atol=0.03)
+    (code,) = gpu.compiled.values()
+    assert "_stored = load_" in code.text.source
+
+
 def test_what_is_costly_is_not_computed_again(gpu, rng):
     kernel = redlang.compile(WEIGHTS.strip())
     x = rng.standard_normal((6, 1024)).astype(np.float16)

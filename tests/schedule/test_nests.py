@@ -23,10 +23,25 @@ def f(x: "m d", y: "n d") -> "":
 """
 
 
-def nests_of(text, *, outside=False, nested=None, **extents):
+TWICE = """
+def f(q: "m d", k: "n d", v: "n e") -> "m e":
+    s = sum[d](q * k)
+    w = exp(s - max[n](s)) / sum[n](exp(s - max[n](s)))
+    return sum[n](where(w > 0.1, w, 0) * v)
+"""
+BLOBS = """
+def f(p: "k", c: "k z", x: "w") -> "w z":
+    g = exp(-((p - x) ** 2) - abs(p))
+    return sum[k](g * c) / sum[k](g)
+"""
+
+
+def nests_of(text, *, outside=False, nested=None, narrow=False, **extents):
     fusion = fuse(normalise(program(text)))
     wide = wide_axes(extents)
-    return find_nests(fusion.program, fusion.sweeps, wide, outside=outside, nested=nested)
+    return find_nests(
+        fusion.program, fusion.sweeps, wide, outside=outside, nested=nested, narrow=narrow
+    )
 
 
 @pytest.mark.parametrize(("e", "bases"), [(512, [("m",)]), (513, [("m", "n"), ("m", "e")])])
@@ -46,6 +61,21 @@ def test_a_long_sweep_inside_another_goes_to_memory_where_that_is_asked(nested, 
     nests = nests_of(LOSS, nested=nested)
     assert [nest.base for nest in nests] == bases
     assert [[s.stages for s in nest.inner] for nest in nests][-1][0] == ("s",)
+
+
+@pytest.mark.parametrize(("nested", "counts"), [(None, [2]), (frozenset(), [1, 1])])
+def test_sweeps_in_which_scores_are_computed_are_alone_on_a_gpu(nested, counts):
+    nests = nests_of(TWICE, nested=nested)
+    assert [len(nest.sweeps) for nest in nests] == counts
+
+
+def test_short_axes_are_whole_in_a_unit_where_much_work_lacks_them():
+    apart = nests_of(BLOBS, nested=frozenset("z"))
+    assert [nest.base for nest in apart] == [("w",), ("z", "w")]
+    (nest,) = nests_of(BLOBS, nested=frozenset("z"), narrow=True)
+    assert nest.base == ("w",)
+    assert [sweep.stages for sweep in nest.sweeps] == [("sum.1", "sum.2")]
+    assert nest.exports == ()
 
 
 def test_what_does_not_spread_is_computed_once():

@@ -101,6 +101,8 @@ class Frame:
         self.order = tuple(axis.name for axis in loops.program.axes)
         self.scopes: list[Scope] = []
         self.slots: dict[str, int] = {}
+        # Elements of axes of which a part is read at a time.
+        self.parted: dict[str, int] = {}
         self.homes: dict[str, int] = {}
         self.parameters: dict[Parameter, str] = {}
         self.shared_bytes = 0
@@ -329,13 +331,13 @@ class Frame:
         return self.variable("left", axis, self.axis_depth(axis), text)
 
     def is_whole(self, axis: str) -> bool:
-        """Say whether the range of an axis always holds as many elements as its spread covers."""
+        """Say whether the range of an axis always holds as many elements as its spread covers.
+
+        Of an axis that is read in parts, that goes for all of them: rows may end before the last.
+        """
         spread = self.spread(axis)
-        return (
-            axis in self.slots
-            or spread.extent == 1
-            or self.classes.multiple(axis) % spread.extent == 0
-        )
+        extent = self.parted.get(axis, spread.extent)
+        return axis in self.slots or spread.extent == 1 or self.classes.multiple(axis) % extent == 0
 
 
 def conjunction(tests: Sequence[str]) -> str:

@@ -101,6 +101,7 @@ class PartedUnit(Unit):
     def part_plan(self, start: int = 0) -> None:
         """Let the axis have as many elements as one part, from a group of them on."""
         whole = self.frame.plan
+        self.frame.parted.setdefault(self.axis, self.frame.spread(self.axis).extent)
         part = replace(self.frame.spread(self.axis), registers=self.groups, start=start)
         spreads = tuple(part if s.axis == self.axis else s for s in whole.spreads)
         self.frame.plan = replace(whole, spreads=spreads)
