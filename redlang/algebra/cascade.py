@@ -165,11 +165,13 @@ class Groups:
         that is done once, and needs no place in memory.
         """
         reads, free = self.dependences.reads(stage), self.dependences.free(stage)
-        steps = self._steps(stage)
+        steps, own = self._steps(stage), self.dependences.reduce(stage)
         for group in self.groups:
             alike = free in {self.dependences.free(other) for other in group.stages}
             shares = any(not steps.isdisjoint(self._steps(other)) for other in group.stages)
             apart = reads.isdisjoint(group.stages)
+            # What is reduced twice is so for the sake of two sweeps.
+            apart &= all(self.dependences.reduce(s) != own for s in group.stages)
             if (alike or shares) and apart and self.may_join(stage, group, (group,)):
                 return group
         return None

@@ -239,13 +239,12 @@ class CudaCompiler:
     def _make(self, choice: Choice, known: Known, limit: float) -> CudaCode | None:
         """Compile the best plan of each nest that the compiler does not spill, or hardly.
 
-        None is returned where such plans take longer than `limit` microseconds. Where plans that
-        spill nothing take much longer, or are not found soon, one that spills is taken.
+        None is returned where such plans take longer than `limit` microseconds. One that spills is
+        taken where others take much longer, or are not found soon.
         """
         numbers = [0] * len(choice.ranked)
         refused: list[str] = []
-        # The best plans that spill, should all others be slower, and what they take then.
-        second, second_us, tries = None, math.inf, 0
+        second, second_us, tries = None, math.inf, 0  # the best plans that spill
         while all(n < len(options) for options, n in zip(choice.ranked, numbers, strict=True)):
             chosen = [options[n] for options, n in zip(choice.ranked, numbers, strict=True)]
             if _time_us(chosen) > second_us or tries == TRIES:

@@ -179,12 +179,14 @@ class _Stager:
         product, reduce = self.operands.products[name], self.operands.definitions[name].value
         assert isinstance(reduce, Reduce)
         condition, outer = reduce.condition, product.outer
-        inside = condition is not None and self.operands.is_read(name)
-        if condition is not None and inside:
-            # Tiles of a product inside a sweep have no tests: what takes no part is 0 in both.
-            own = set(condition.type.axes)
-            if any(operand.stays or not own <= {*operand.expr.type.axes} for operand in pair):
-                return None
+        # What takes no part is 0 in both where that can be: tiles have no tests then.
+        inside = condition is not None and not any(
+            operand.stays or not {*condition.type.axes} <= {*operand.expr.type.axes}
+            for operand in pair
+        )
+        if condition is not None and not inside and self.operands.is_read(name):
+            return None
+        held = None if inside else held
         rows = self._rows(name, pair) if dtype in (F32, F64) else None
         sums = F64 if dtype is F64 else F32
         values: list[Expr] = []

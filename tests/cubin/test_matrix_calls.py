@@ -57,6 +57,23 @@ def test_attention(text, dtype, gpu, rng):
     check(text, arrays(rng, dtype, **attend()), gpu)
 
 
+THRESHOLD = """
+def f(q: "b h m d", k: "b h n d", v: "b h n e") -> "b h m e":
+    s = sum[d](q * k) * rsqrt(size(d))
+    s = where((n <= m + 40) & (s > mean[n](s)), s)
+    p = exp(s - max[n](s))
+    return sum[n](p * v) / sum[n](p)
+"""
+
+
+def test_a_mask_that_reads_scores(gpu, rng):
+    given = arrays(rng, "f16", **attend(d=16))
+    check(THRESHOLD, given, gpu)
+    given["v"][..., 97:, :] = np.nan
+    found = check(THRESHOLD, given, gpu)(**given)
+    assert np.isfinite(found[..., :57, :]).all()
+
+
 SHAPES = {
     "one query": {"m": 1, "n": 70},
     "one key": {"m": 5, "n": 1},

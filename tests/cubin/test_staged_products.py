@@ -90,6 +90,15 @@ def f(x: "m k", w: "i8[n k]", s: "f32[n]") -> "m n":
 """
 
 
+WEIGHTED = """
+def f(x: "n i", y: "n j", w: "n", c: "bool[n]") -> "i j":
+    z = sum[n](where(c, w))
+    u = sum[n](where(c, w * x)) / z
+    v = sum[n](where(c, w * y)) / z
+    return sum[n](where(c, w * (x - u) * (y - v))) / z
+"""
+
+
 def stores(kernel):
     """Return how many results of its own the program of a kernel of one result stores."""
     (finder,) = kernel.machine._cuda_finders.values()
@@ -116,6 +125,18 @@ def test_what_indices_make_is_stored(gpu, rng):
     kernel = check(WAVES, {"x": x, "z": np.zeros(64, np.float32)}, gpu, tolerance=1e-5)
     assert launched(gpu) == ["fma"]
     assert stores(kernel) == 1
+
+
+def test_a_covariance_under_weights_and_a_mask(gpu, rng):
+    given = {n: rng.standard_normal((272, 40)).astype(np.float32) for n in "xy"}
+    given |= {"w": scale(rng, 272), "c": rng.random(272) < 0.7}
+    given["x"][~given["c"]] = np.nan
+    kernel = check(WEIGHTED, given, gpu, tolerance=1e-5)
+    assert launched(gpu) == ["fma"]
+    (finder,) = kernel.machine._cuda_finders.values()
+    bases = [part.nest.base for part in finder.compiler.last.parts]
+    # Sums of x and of y are apart, each with the sum of weights.
+    assert bases.count(()) == 2
 
 
 def test_integers_that_a_cast_makes_are_stored_with_their_scale(gpu, rng):

@@ -85,6 +85,10 @@ def filling(
     if len(conditions) != 1:
         return Filling(None, (), everything)
     best = Filling(conditions[0], (), everything)
+    made = {element.name for element in elements if isinstance(element, Compute | Power)}
+    if conditions[0] is not None and not made.isdisjoint(walk.refs(conditions[0])):
+        # A condition that reads what would be overwritten is asked of every use.
+        return best
     partial: list[tuple[list[str], tuple[Fill, ...], frozenset[int]]] = []
     for sources, value in product(groups, (-inf, 0.0, inf)):
         readers = _read_sources(elements, uses, sources)
