@@ -14,7 +14,13 @@ from redlang.schedule.matrix_segments import work_of
 from redlang.schedule.model import Estimate
 from redlang.schedule.occupancy import occupancy
 from redlang.schedule.parts import Candidate, Part
-from redlang.schedule.product_plans import BYTES, product_shape
+from redlang.schedule.product_plans import (
+    BYTES,
+    CONVERTED,
+    EIGHT_BITS,
+    is_part,
+    product_shape,
+)
 from redlang.schedule.roofline import Bound, Pipe, Work, roofline
 from redlang.schedule.search import Ranked
 
@@ -45,6 +51,9 @@ def _estimate(part: Part, facts: Facts, device: Device) -> Estimate:
     elif part.plan.integers:
         rate = 2 * PRODUCTS
     seconds = products / (device.sms * device.clock_mhz * rate)
+    if plan.unit == "wgmma":
+        # Groups that convert tiles together multiply nothing meanwhile.
+        seconds += _converted(part, facts) / (device.sms * device.clock_mhz * CONVERTED)
     elements = _with_pairs(facts)
     # Products are the tensor core's: the other pipes have what is left.
     pipe: Pipe = "arithmetic" if plan.unit == "fma" else "tensor core"
@@ -74,6 +83,25 @@ def _estimate(part: Part, facts: Facts, device: Device) -> Estimate:
         blocks *= segments
     terms = tuple(sorted(pipes, key=lambda pipe: -pipe[1]))
     return Estimate(time, slowest[0], bound, fits, registers, blocks, terms)
+
+
+def _converted(part: Part, facts: Facts) -> int:
+    """Return the elements of 8 bits that become 16 bits in shared memory, each time that they do."""
+    assert part.matrix is not None
+    if part.plan.integers:
+        return 0
+    rows = {axis for axis, _ in part.matrix.rows}
+    sides = {side for pair in product_pairs(facts) for side in pair}
+    return sum(
+        facts.size(side.type.axes)
+        * prod(
+            -(-facts.extent(grid.axis) // grid.tile)
+            for grid in part.plan.grid
+            if grid.axis not in side.type.axes
+        )
+        for side in sides
+        if is_part(facts.program, side, EIGHT_BITS) and not rows & set(side.type.axes)
+    )
 
 
 def _with_pairs(facts: Facts) -> Work:

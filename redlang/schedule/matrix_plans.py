@@ -20,13 +20,13 @@ from dataclasses import dataclass, replace
 from redlang.ir.build import Builder
 from redlang.ir.incremental import Partial, Sweep
 from redlang.ir.loops import GridAxis
-from redlang.ir.program import ArrayParam, Expr, Load, Program
+from redlang.ir.program import Expr, Load, Program
 from redlang.ir.types import BF16, F16, F32, F64, DType
 from redlang.options import Options
 from redlang.schedule.contract import split_product
 from redlang.schedule.device import Device
 from redlang.schedule.facts import Facts, Layout, power_above
-from redlang.schedule.fragments import GROUP_ROWS, STEP
+from redlang.schedule.fragments import GROUP_ROWS, LINE_ALIGNMENT, STEP
 from redlang.schedule.matrices import MatrixPlan, MatrixUnitName
 from redlang.schedule.matrix_segments import segment_count
 from redlang.schedule.nests import Nest
@@ -36,6 +36,10 @@ from redlang.schedule.plan import NestPlan
 from redlang.schedule.portable_plans import fitted, pair_tilings, tilings
 from redlang.schedule.product_plans import (
     BYTES,
+    EIGHT_BITS,
+    SHORT,
+    is_part,
+    plan_time,
     portable_product_plans,
     product_nest_plan,
     product_plans,
@@ -63,6 +67,8 @@ FEW_ROWS = 16
 MASK_REGISTERS = 24
 """Registers that three groups lack for masks, as their producer's group checks operands."""
 BARRIER_BYTES = 2048
+MOST_STAGES = 4
+"""Tiles of 8-bit operands in flight."""
 FEW_SPECIAL = 2
 """Special functions an element from which on units that overlap lose more than they gain."""
 
@@ -80,6 +86,7 @@ class Shape:
         brief: Whether a unit has few of its tiles, for a mask bounds it from both sides, and little
             work on elements beside their products.
         pairs: Arrays of a side of reductions over pairs, at most; 0 if there are none.
+        narrow: Whether operands of 8 bits become 16 bits in shared memory.
         dtype: What products and pairs add up in.
     """
 
@@ -90,6 +97,7 @@ class Shape:
     masked: bool
     brief: bool
     pairs: int = 0
+    narrow: bool = False
     dtype: DType = F32
 
 
@@ -121,8 +129,8 @@ def matrix_candidates(
     pairs = pairings(facts, facts.used_inner)
     shape = _shape(facts, (F32,), pairs)
     if shape is None and options.contract != "f32":
-        shape = _shape(facts, (F16, BF16), pairs)
         unit = "wgmma" if groups and not pairs else "mma"
+        shape = _shape(facts, (*SHORT, *(EIGHT_BITS if unit == "wgmma" else ())), pairs)
     shape = shape or _shape(facts, (F64,), pairs)
     if shape is not None and shape.dtype is F64:
         unit = "fma"
@@ -132,7 +140,8 @@ def matrix_candidates(
         return []
     every = list(_plans(facts, shape, device)) if unit == "wgmma" else []
     # Arrays that no tensor copy takes still have these.
-    every += _portable(facts, shape, device, "mma" if unit == "wgmma" else unit)
+    if not shape.narrow:
+        every += _portable(facts, shape, device, "mma" if unit == "wgmma" else unit)
     plans = dict.fromkeys(every)
     return [
         Candidate(
@@ -150,21 +159,29 @@ def _plain_products(
     plans: list[MatrixPlan] = []
     short = options.contract != "f32"
     shape = product_shape(facts) if short else None
-    if shape is not None:
-        plans += product_plans(facts, shape, device) if groups else ()
+    narrow = product_shape(facts, narrow=True) if short and groups else None
+    if shape is not None or narrow is not None:
+        ways = [
+            (way, list(product_plans(facts, way, device)))
+            for way in (shape, narrow)
+            if way is not None and groups
+        ]
+        ways = [(way, plans) for way, plans in ways if plans]
+        ways.sort(key=lambda pair: plan_time(facts, pair[0], pair[1][0], device))
         # Arrays that no tensor copy takes still have these.
-        plans += portable_product_plans(facts, shape, device, "mma")
-        return [_product(facts, shape, plan, device) for plan in plans]
+        if shape is not None:
+            ways.append((shape, list(portable_product_plans(facts, shape, device, "mma"))))
+        return [_product(facts, way, plan, device) for way, plans in ways for plan in plans]
     shape = product_shape(facts, BYTES, integers=True) if groups else None
     if shape is not None:
         plans += product_plans(facts, shape, device)
         return [_product(facts, shape, plan, device) for plan in plans]
     unit: MatrixUnitName = "tf32" if options.contract == "tf32" else "fma"
-    ways: list[tuple[MatrixUnitName, tuple[DType, ...], bool]]
-    ways = [(unit, (F32,), False), ("fma", (F32,), True)]
-    ways += [("mma", (F16, BF16), True)] if short else []
-    ways += [("fma", (F64,), False), ("fma", (F64,), True)]
-    for unit, stored, paired in ways:
+    others: list[tuple[MatrixUnitName, tuple[DType, ...], bool]]
+    others = [(unit, (F32,), False), ("fma", (F32,), True)]
+    others += [("mma", (F16, BF16), True)] if short else []
+    others += [("fma", (F64,), False), ("fma", (F64,), True)]
+    for unit, stored, paired in others:
         shape = product_shape(facts, stored, paired=paired)
         if shape is not None:
             plans += portable_product_plans(facts, shape, device, unit)
@@ -229,9 +246,7 @@ def _shape(facts: Facts, stored: tuple[DType, ...], paired: Sequence[Pairing] = 
         side.type.axes
         for pair in products
         for side in pair
-        if isinstance(side, Load)
-        and loop in side.type.axes
-        and _stores(facts.program, side, stored)
+        if loop in side.type.axes and is_part(facts.program, side, stored)
     ]
     if products and not copied:
         return None
@@ -239,7 +254,7 @@ def _shape(facts: Facts, stored: tuple[DType, ...], paired: Sequence[Pairing] = 
         load.type.axes
         for pairing in paired
         for _, load in pairing.elements
-        if loop in load.type.axes and _stores(facts.program, load, PAIRED)
+        if loop in load.type.axes and is_part(facts.program, load, PAIRED)
     ]
     shared = frozenset[str]().union(*copied)
     rows = tuple(a for a in facts.nest.base if copied and a not in shared)
@@ -262,7 +277,10 @@ def _shape(facts: Facts, stored: tuple[DType, ...], paired: Sequence[Pairing] = 
     brief = special < FEW_SPECIAL and is_band(
         sweep, loop, facts.pointwise, Builder.of(facts.program)
     )
-    return Shape(rows, loop, inner, columns, masked, brief, max(arrays, default=0), *kinds)
+    own = [side for pair in products for side in pair if not set(rows) & set(side.type.axes)]
+    narrow = any(is_part(facts.program, side, EIGHT_BITS) for side in own)
+    most = max(arrays, default=0)
+    return Shape(rows, loop, inner, columns, masked, brief, most, narrow, *kinds)
 
 
 def product_pairs(facts: Facts) -> list[tuple[Expr, Expr]]:
@@ -292,20 +310,17 @@ def pairings(facts: Facts, sweeps: Iterable[Sweep]) -> list[Pairing]:
     return found
 
 
-def _stores(program: Program, load: Load, stored: tuple[DType, ...]) -> bool:
-    array = program.array(load.array)
-    return isinstance(array, ArrayParam) and array.dtype in stored
-
-
 def padded(extent: int) -> int:
     """Return the extent that registers and shared memory have for a whole axis."""
     return -(-extent // STEP) * STEP
 
 
-def _line(extent: int) -> int:
+def _line(extent: int, size: int = 2) -> int:
     """Return the elements that shared memory has for a whole axis: lines of at most 128 bytes."""
-    size = padded(extent)
-    return next((n for n in (16, 32, 64) if size <= n), -(-size // 64) * 64)
+    width = padded(extent)
+    most = LINE_ALIGNMENT // size
+    line = next((n for n in (most // 4, most // 2) if width <= n), most)
+    return -(-width // line) * line
 
 
 def _plans(facts: Facts, shape: Shape, device: Device) -> Iterator[MatrixPlan]:
@@ -327,6 +342,9 @@ def _plans(facts: Facts, shape: Shape, device: Device) -> Iterator[MatrixPlan]:
     # Units of unequal length are fetched by blocks that stay, the next one's operands ahead.
     lasting = light or tall <= FEW_ROWS or (tall_units and shape.masked)
     first = replace(first, persistent=lasting, staged=(light or tall_units) and tall > FEW_ROWS)
+    if shape.narrow:
+        # Groups convert tiles together.
+        first = replace(first, turns=False)
     calm = MatrixPlan(_rows(facts, shape, 1 * GROUP_ROWS), (), 2, 1)
     tries = [(first, most) for most in NARROWER]
     for plan, most in (*tries, (calm, 64), (calm, 32)):
@@ -360,7 +378,7 @@ def _fitted(
     whole = [(a, padded(facts.extent(a))) for a in (*shape.columns, *shape.inner)]
     accumulators = sum(padded(facts.extent(a)) for a in shape.columns)
     outer = sum(_line(facts.extent(a)) for a in shape.columns)
-    looped, once = _copied_lines(facts, shape)
+    looped, once, made = _copied_lines(facts, shape)
     room = REGISTERS[plan.groups]
     if shape.masked and plan.groups > 2:
         room -= MASK_REGISTERS
@@ -371,35 +389,45 @@ def _fitted(
     while columns >= STEP:
         tiles = -(-length // columns)
         columns = padded(-(-length // tiles))
-        read = columns * looped * 2
-        kept = plan.tile_rows * once * 2 + plan.stages * read
+        read = columns * looped
+        kept = plan.tile_rows * once + columns * made + plan.stages * read
         out = plan.tile_rows * outer * 2
         limit = device.sm.shared_bytes_per_block - BARRIER_BYTES
         if plan.min_blocks > 1:
             limit = device.sm.shared_bytes // plan.min_blocks - BARRIER_BYTES
         tiled = replace(plan, columns=((shape.loop, columns), *whole), tile_bytes=read)
         left = limit - kept - (out if plan.staged else 0)
+        if left >= 0 and shape.narrow:
+            return replace(tiled, stages=min(MOST_STAGES, plan.stages + left // read))
         if left >= 0:
             # Groups in turn fill each other's gaps between units as it is.
             calm = plan.persistent and plan.groups == 2 and not plan.turns
-            return replace(tiled, ahead=calm and shape.brief and left >= plan.tile_rows * once * 2)
+            return replace(tiled, ahead=calm and shape.brief and left >= plan.tile_rows * once)
         if plan.staged and kept <= limit:
             return replace(tiled, staged=False)
         columns -= STEP
     return None
 
 
-def _copied_lines(facts: Facts, shape: Shape) -> tuple[int, int]:
-    """Return the elements that a column of the loop and a row bring into shared memory."""
+def _copied_lines(facts: Facts, shape: Shape) -> tuple[int, int, int]:
+    """Return the bytes that a column of the loop and a row bring into shared memory.
+
+    The third number is what operands of 8 bits become for each column of the loop.
+    """
     whole = {*shape.columns, *shape.inner}
-    loads = {side for pair in product_pairs(facts) for side in pair if isinstance(side, Load)}
-    lines = [
-        (shape.loop in load.type.axes, _line(facts.extent(axis)))
-        for load in loads
-        for axis in whole.intersection(load.type.axes)
-    ]
-    looped = sum(line for is_looped, line in lines if is_looped)
-    return looped, sum(line for is_looped, line in lines if not is_looped)
+    looped = once = made = 0
+    for side in {side for pair in product_pairs(facts) for side in pair}:
+        narrow = shape.narrow and is_part(facts.program, side, EIGHT_BITS)
+        for axis in whole.intersection(side.type.axes):
+            line = 2 * _line(facts.extent(axis))
+            if narrow and shape.loop in side.type.axes:
+                looped += _line(facts.extent(axis), 1)
+                made += line
+            elif isinstance(side, Load) and shape.loop in side.type.axes:
+                looped += line
+            elif isinstance(side, Load):
+                once += line
+    return looped, once, made
 
 
 def _nest_plan(facts: Facts, shape: Shape, plan: MatrixPlan) -> NestPlan:

@@ -14,8 +14,8 @@ from math import prod
 
 from redlang.ir.incremental import Partial, Sweep
 from redlang.ir.loops import GridAxis
-from redlang.ir.program import ArrayParam, Expr, Load, Program
-from redlang.ir.types import BF16, F16, F32, F64, I8, U8, DType
+from redlang.ir.program import ArrayParam, Cast, Expr, Load, Program
+from redlang.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, I8, U8, DType
 from redlang.schedule.contract import split_product
 from redlang.schedule.device import Device
 from redlang.schedule.facts import Facts, power_above
@@ -30,6 +30,8 @@ LINE = 64
 SHORT = (F16, BF16)
 BYTES = (I8, U8)
 """Integers whose products tensor cores add up exactly, in 32 bits."""
+EIGHT_BITS = (*BYTES, F8E4M3, F8E5M2)
+"""What operands may be made of besides numbers of 16 bits, which hold them exactly."""
 DEPTH = 1 << 15
 """Products of them that 32 bits hold the sum of, whatever they are: 2^15 * 255^2 < 2^31."""
 WIDTHS = (256, 192, 128, 96, 64, 48, 32, 16)
@@ -59,6 +61,9 @@ LONGEST = 1 << 13
 COMPUTED_CLOCKS = 490 / 128
 LOADED_CLOCKS = 4000 / 128
 """What a row of a computed operand adds to a tile, which comes by tensor copies or by loads."""
+CONVERTED = 40.0
+CONVERTED_CLOCKS = 200.0
+"""Elements of 8 bits that an SM converts in a clock, and what it takes to wait for all of them."""
 FASTEST_US = 0.15
 """A tile of the contracted axis, however small."""
 
@@ -79,6 +84,7 @@ class Shape:
         loaded: Whether it is computed from what threads load element by element.
         integers: Whether products are of integers of 8 bits.
         dtype: What they add up in; of integers what their sums become.
+        narrow: Whether operands with columns are of 8 bits, and converted in shared memory.
     """
 
     rows: tuple[str, ...]
@@ -92,11 +98,21 @@ class Shape:
     loaded: bool = False
     integers: bool = False
     dtype: DType = F32
+    narrow: bool = False
 
     @property
     def line(self) -> int:
         """Return the elements of the contracted axis in a tile."""
-        return 2 * LINE if self.integers else LINE
+        return 2 * LINE if self.integers or self.narrow else LINE
+
+
+def narrow_part(side: Expr, program: Program) -> Load | None:
+    """Return the element of 8 bits that a side is, as the float that it becomes."""
+    load = side.operand if isinstance(side, Cast) and side.to is F32 else side
+    if side.type.dtype is not F32 or not isinstance(load, Load):
+        return None
+    array = program.array(load.array)
+    return load if isinstance(array, ArrayParam) and array.dtype in EIGHT_BITS else None
 
 
 def product_shape(
@@ -105,6 +121,7 @@ def product_shape(
     *,
     paired: bool = False,
     integers: bool = False,
+    narrow: bool = False,
 ) -> Shape | None:
     """Return the shape of a nest's products; None if it has others.
 
@@ -113,7 +130,9 @@ def product_shape(
         stored: What the arrays of its products hold.
         paired: Whether reductions over pairs may be among them, whatever their arrays hold.
         integers: Whether they are sums of integers, exact in 32 bits.
+        narrow: Whether operands with columns have 8 bits.
     """
+    columned = EIGHT_BITS if narrow else stored
     nest = facts.nest
     if not nest.sweeps or facts.used_inner or facts.mapped or facts.slots:
         return None
@@ -131,7 +150,8 @@ def product_shape(
         folded += [step for step, made in every if made is None]
         kinds |= {step.types[0].dtype for step, made in every if made is not None}
         for made in found:
-            left, right = _ordered(facts, made.sides, made.stored or stored)
+            found_in = made.stored or (*stored, *columned)
+            left, right = _ordered(facts, made.sides, found_in)
             lefts.update(left)
             rights.update(right)
             if made.instructions and facts.extent(sweep.axes[0]) > LONGEST:
@@ -139,7 +159,7 @@ def product_shape(
             # Pairs are joined to what there is in registers of their own.
             products += 2 if made.instructions else 1
             instructions += made.instructions
-            if not all(_is_part(facts.program, side, made.stored or stored) for side in right):
+            if not all(is_part(facts.program, side, made.stored or columned) for side in right):
                 return None
             own, other = _axes(left) - _axes(right), _axes(right) - _axes(left)
             # Batches are on both sides, and neither rows nor columns.
@@ -159,12 +179,18 @@ def product_shape(
     if integers and (folded or max(facts.extent(loop) for loop in loops) > DEPTH):
         return None
     parts = (*stored, *PAIRED) if paired else stored
-    computed = [left for left in lefts if not _is_part(facts.program, left, parts)]
+    computed = [left for left in lefts if not is_part(facts.program, left, parts)]
     loaded = any(
         set(node.type.axes) & rows and not _is_copied(facts.program, node, parts, loops)
         for node in facts.loads_of(computed)
     )
     if integers and computed:
+        return None
+    # What the caller stored in more bits is not rounded for an operand of 8 bits.
+    if narrow and any(
+        set(node.type.axes) & rows and not is_part(facts.program, node, (*stored, *EIGHT_BITS))
+        for node in facts.loads_of(computed)
+    ):
         return None
     return Shape(
         ordered,
@@ -178,6 +204,7 @@ def product_shape(
         loaded,
         integers,
         kinds.pop(),
+        narrow,
     )
 
 
@@ -234,7 +261,7 @@ def _ordered(
 ) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
     """Return a product's sides, that of the rows first."""
     first, second = sides
-    short = [_is_part(facts.program, side[0], stored) for side in sides]
+    short = [is_part(facts.program, side[0], stored) for side in sides]
     if short[0] != short[1]:
         return (second, first) if short[0] else (first, second)
     results = [facts.program.results[n].axes for n in facts.nest.results]
@@ -243,11 +270,12 @@ def _ordered(
     return (second, first) if own & last else (first, second)
 
 
-def _is_part(program: Program, side: Expr, stored: tuple[DType, ...]) -> bool:
+def is_part(program: Program, side: Expr, stored: Sequence[DType]) -> bool:
     """Say whether a side is a part of an array that is stored in one of some types."""
-    if not isinstance(side, Load):
+    load = side if isinstance(side, Load) else narrow_part(side, program)
+    if load is None:
         return False
-    array = program.array(side.array)
+    array = program.array(load.array)
     return isinstance(array, ArrayParam) and array.dtype in stored
 
 
@@ -257,7 +285,7 @@ def _is_copied(
     """Say whether tensor copies bring what a side is computed from, by element types and axes."""
     array = program.array(load.array)
     along = array.dtype.bits == 8 and array.axes[-1] in loops
-    return along or _is_part(program, load, stored)
+    return along or is_part(program, load, stored)
 
 
 def product_plans(facts: Facts, shape: Shape, device: Device) -> Iterator[MatrixPlan]:
@@ -274,7 +302,7 @@ def product_plans(facts: Facts, shape: Shape, device: Device) -> Iterator[Matrix
         rows = _rows(facts, shape, groups * GROUP_ROWS)
         for width in widths:
             plan = _fitted(facts, shape, rows, width, device)
-            plans.append((_time(facts, shape, plan, device), plan))
+            plans.append((plan_time(facts, shape, plan, device), plan))
     plans.sort(key=lambda pair: pair[0])
     yield plans[0][1]
     for width in (128, 64):
@@ -304,12 +332,21 @@ def _fitted(
     staged = any(result.dtype in (F16, BF16) for result in results)
     each = (tall * shape.lefts + line * shape.rights) * LINE * 2
     room = device.sm.shared_bytes_per_block - BARRIER_BYTES
+    blocks = 1
+    if shape.narrow:
+        # One block's conversions run beside another's products.
+        blocks = 2 if tall == GROUP_ROWS else 1
+        made = line * shape.rights * shape.line * 2
+        each += tall * shape.lefts * LINE * 2
+        room = min(room, device.sm.shared_bytes // blocks - BARRIER_BYTES) - made
     out = tall * line * 2
     if staged and (room - out) // each < 3:
         staged = False
     stages = max(1, min(STAGES, (room - (out if staged else 0)) // each))
     columns = ((shape.column, width), *((a, shape.line) for a in dict.fromkeys(shape.loops)))
     clocks = step_clocks(tall, width) * shape.products / len(shape.loops)
+    if shape.narrow:
+        clocks = max(2 * clocks + converting_clocks(width * shape.line), 2 * clocks * blocks)
     if shape.computed:
         clocks += tall * (LOADED_CLOCKS if shape.loaded else COMPUTED_CLOCKS)
     each_us = max(FASTEST_US, clocks / CLOCKS_PER_US)
@@ -319,6 +356,7 @@ def _fitted(
         tuple(rows),
         columns,
         stages,
+        blocks,
         persistent=True,
         staged=staged,
         fetched=True,
@@ -327,7 +365,7 @@ def _fitted(
     )
 
 
-def _time(facts: Facts, shape: Shape, plan: MatrixPlan, device: Device) -> float:
+def plan_time(facts: Facts, shape: Shape, plan: MatrixPlan, device: Device) -> float:
     """Return the time of a plan, cut into segments if that helps."""
     nest_plan = product_nest_plan(facts, shape, plan)
     first, *others = shape.loops
@@ -340,6 +378,11 @@ def _time(facts: Facts, shape: Shape, plan: MatrixPlan, device: Device) -> float
 def step_clocks(rows: int, columns: int) -> float:
     """Return the clocks of one tile of the contracted axis."""
     return max(rows * columns / PRODUCTS, (rows + columns) * 2 / L2_BYTES) * LINE
+
+
+def converting_clocks(elements: int) -> float:
+    """Return the clocks in which the consumers of a block convert so many elements of 8 bits."""
+    return CONVERTED_CLOCKS + elements / CONVERTED
 
 
 def portable_product_plans(

@@ -73,6 +73,7 @@ from redlang.targets.ptx.wgmma import (
     release_registers,
     wait,
 )
+from redlang.targets.ptx.widen import widened
 
 CHAINS = 4
 """Independent partial results of a fold in a thread: enough to hide an instruction's latency, and
@@ -240,5 +241,6 @@ __all__ = [
     "warp_operand",
     "warp_product",
     "warp_uniform",
+    "widened",
     "zeros",
 ]

@@ -352,6 +352,21 @@ class Machine:
 
         return spoil
 
+    def widened(self, dtype, into, narrow, wide, width, threads):
+        """Return a conversion of a whole tile, which warps here do not share."""
+        assert threads % 128 == 0
+        line: Any = np.arange(narrow.rows)[:, None]
+
+        def widen(start, target, thread):
+            assert np.asarray(thread).max() < threads
+            own = np.arange(width)
+            found = self.shared[int(start) + narrow.address(line, own)].view(STORED[dtype])
+            made = found.astype(np.float32).astype(STORED[into])
+            at = int(target) + wide.address(line, own)
+            self.shared[at[..., None] + np.arange(2)] = made[..., None].view(np.uint8)
+
+        return widen
+
     def element(self, tile, start, line, place, dtype):
         at = start + tile.address(line, place)
         return self.shared[at : at + tile.size].view(STORED[dtype])[0].astype(computed(dtype))
@@ -691,6 +706,7 @@ class Tiles(Keys):
         self.range_of, self.put_word = machine.range_of, machine.put_word
         self.next_tile, self.is_set = machine.next_tile, machine.is_set
         self.barrier_arrive = machine.arrive
+        self.widened = machine.widened
         self.checked, self.noted, self.spoiled = machine.checked, machine.noted, machine.spoiled
         self.piece_source, self.held_rows = machine.piece_source, machine.held_rows
         self.copy_pieces, self.cleaned = machine.copy_pieces, machine.cleaned

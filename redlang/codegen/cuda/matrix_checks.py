@@ -21,6 +21,7 @@ from redlang.codegen.cuda.matrix_roles import LoopWork, Multiply
 from redlang.codegen.cuda.matrix_text import unsuited
 from redlang.schedule.fragments import WARP
 from redlang.schedule.matrices import MatrixPlan
+from redlang.schedule.product_plans import BYTES
 
 
 def checked_operands(works: Sequence[LoopWork]) -> dict[Operand, Multiply]:
@@ -40,7 +41,11 @@ def checked_operands(works: Sequence[LoopWork]) -> dict[Operand, Multiply]:
             if product.contract.condition is not None:
                 if product.left is not None or product.right.loop is None:
                     raise unsuited("a masked product of copied operands")
-                found[product.right] = product
+                wide = product.right.wide
+                if wide is None:
+                    found[product.right] = product
+                elif wide.source not in BYTES:
+                    raise unsuited(f"a masked product of {wide.source}")
     for work in works:
         for product in work.products:
             if product.contract.condition is None and {product.left, product.right} & set(found):

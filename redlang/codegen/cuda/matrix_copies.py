@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from redlang.codegen.cuda.kernel_text import Classes
 from redlang.codegen.cuda.matrix_text import TensorMap, unsuited
 from redlang.ir.loops import Loops
 from redlang.ir.program import ArrayParam, Expr, Index, Load
-from redlang.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, DType
+from redlang.ir.types import BF16, F16, F32, DType
 from redlang.schedule.fragments import (
     GROUP_ROWS,
     LINE_ALIGNMENT,
@@ -18,7 +18,7 @@ from redlang.schedule.fragments import (
     SharedTile,
 )
 from redlang.schedule.matrices import MatrixPlan, MatrixUnitName
-from redlang.schedule.product_plans import BYTES
+from redlang.schedule.product_plans import EIGHT_BITS
 
 LARGEST_BOX = 256
 LARGEST_RANK = 5
@@ -29,8 +29,23 @@ STORED: dict[MatrixUnitName, tuple[DType, ...]] = {
     "tf32": (F32,),
 }
 """What the operands of each unit's products hold; those of `fma` hold what they add up in."""
-NARROW = (*BYTES, F8E4M3, F8E5M2)
-"""What operands may be computed from besides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Widened:
+    """What consumers make of a tile of 8-bit elements, so that products can read it.
+
+    Attributes:
+        source: What the elements are.
+        dtype: What they become.
+        tile: How those lie in shared memory.
+        width: Elements of a line that count.
+    """
+
+    source: DType
+    dtype: str
+    tile: SharedTile
+    width: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +58,7 @@ class Operand:
         loop: The axis of the loop that brings a new one each time, or None.
         piece: Bytes to which addresses and strides are aligned, 16 at most.
         fetched: Whether warps read it into registers, each for itself.
+        wide: What it becomes before products read it; None if they read it as it comes.
     """
 
     map: TensorMap
@@ -50,11 +66,17 @@ class Operand:
     loop: str | None
     piece: int = 16
     fetched: bool = False
+    wide: Widened | None = None
 
     @property
     def name(self) -> str:
         """Return what its variables are called after."""
         return self.map.array
+
+    @property
+    def multiplied(self) -> SharedTile:
+        """Return the tile that products read."""
+        return self.tile if self.wide is None else self.wide.tile
 
 
 class Copies:
@@ -98,6 +120,17 @@ class Copies:
             raise unsuited(f"{array.name} lacks an axis of its product")
         return self._copied(array, inner[0], own, over, loop)
 
+    def widened(self, load: Load, over: str, column: str, loop: str | None, dtype: str) -> Operand:
+        """Return how a part of an array of 8 bits is copied that products read as `dtype`."""
+        operand = self.operand(load, over, column, loop, EIGHT_BITS)
+        if operand.loop is None:
+            raise unsuited(f"{operand.name} is converted once for all tiles")
+        width = _rounded_up(self.plan.width(operand.map.dims[0]), STEP)
+        lines, contracted = operand.tile.rows, operand.tile.contracted
+        tile = _tile(lines, width, F16.bytes, contracted=contracted)
+        source = self.arrays[load.array].dtype
+        return replace(operand, wide=Widened(source, dtype, tile, width))
+
     def _plain_array(self, expr: Expr) -> ArrayParam:
         """Return the array that an expression reads as it is, if tensor copies can."""
         if not isinstance(expr, Load) or any(expr.guarded):
@@ -129,16 +162,15 @@ class Copies:
             raise unsuited(f"{array.name} is adjacent along {inner}")
         inner_width = _rounded_up(self.plan.width(inner), STEP)
         size = array.dtype.bytes
-        # Products by plain multiply-adds know one length of lines.
-        spans = (128, 64, 32) if self.plan.unit != "fma" or size == F16.bytes else (128,)
-        span = next((span for span in spans if inner_width * size >= span), spans[-1])
         tile_lines = 1
         for axis in lines:
             tile_lines *= self.plan.width(axis)
         if not contracted:
             tile_lines = _rounded_up(tile_lines, STEP)
-        width = span // size
-        tile = SharedTile(tile_lines, _rounded_up(inner_width, width), contracted, span, size)
+        # Products by plain multiply-adds know one length of lines.
+        spans = (128, 64, 32) if self.plan.unit != "fma" or size == F16.bytes else (128,)
+        tile = _tile(tile_lines, inner_width, size, spans, contracted=contracted)
+        width, span = tile.width, tile.span
         tiled = [inner, *reversed(lines)]
         steps = self.classes.arrays[array.name].strides
         if self.tensor_copies and any(steps.get(axis) == 0 for axis in tiled):
@@ -176,6 +208,14 @@ class Copies:
 def is_fetchable(tile: SharedTile) -> bool:
     """Say whether warps can read a tile's rows: each group's lie in blocks of their own."""
     return tile.contracted or (tile.width == GROUP_ROWS and tile.size > 1)
+
+
+def _tile(
+    lines: int, width: int, size: int, spans: Sequence[int] = (128, 64, 32), *, contracted: bool
+) -> SharedTile:
+    """Return a tile of lines of so many elements: the longest span that one fills."""
+    span = next((span for span in spans if width * size >= span), spans[-1])
+    return SharedTile(lines, _rounded_up(width, span // size), contracted, span, size)
 
 
 def _rounded_up(number: int, unit: int) -> int:

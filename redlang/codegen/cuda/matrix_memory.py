@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from redlang.codegen.cuda.matrix_copies import Operand
 from redlang.codegen.writer import Names
-from redlang.schedule.fragments import LINE_ALIGNMENT
+from redlang.schedule.fragments import LINE_ALIGNMENT, SharedTile
 
 _TILE_ALIGNMENT = 1024
 _BARRIER_BYTES = 8
@@ -29,6 +29,7 @@ class Ring:
         empty: The same for tiles that all consumers are done with.
         checked: The same for tiles that checkers have passed on; None without checks.
         notes: Offset of what checkers found, a word for each warp and stage.
+        wide: Offset of the one tile that consumers make of each, where they do.
     """
 
     operand: Operand
@@ -39,6 +40,7 @@ class Ring:
     empty: int
     checked: int | None = None
     notes: int = 0
+    wide: int = 0
 
     @property
     def stage(self) -> str:
@@ -55,6 +57,10 @@ class Ring:
         if self.stages == 1:
             return f"shared + {self.start}"
         return f"shared + {self.start} + {self.stage} * {self.operand.tile.bytes}"
+
+    def multiplied(self) -> str:
+        """Return text of the address of the tile that products read."""
+        return self.tile() if self.operand.wide is None else f"shared + {self.wide}"
 
     def full_barrier(self) -> str:
         """Return text of the address of the barrier of the current stage's arrival."""
@@ -145,22 +151,27 @@ def share(
         names: The module's.
     """
     rings: dict[Operand, Ring] = {}
-    distinct = list(dict.fromkeys(operands))
-    counts = [ahead if operand.loop is None else stages for operand in distinct]
     # Widest lines first: a tile starts where its pattern of swizzled lines does.
-    pairs = sorted(zip(distinct, counts, strict=True), key=lambda pair: -pair[0].map.span)
-    staging = sum(count * operand.tile.bytes for operand, count in pairs)
+    distinct = sorted(dict.fromkeys(operands), key=lambda operand: -operand.map.span)
+    counts = [ahead if operand.loop is None else stages for operand in distinct]
+    tiles = [(o, o.tile, o.map.span, n) for o, n in zip(distinct, counts, strict=True)]
+    tiles += [(o, o.wide.tile, o.wide.tile.span, 1) for o in distinct if o.wide is not None]
+    starts: dict[tuple[Operand, SharedTile], int] = {}
+    staging = 0
+    for operand, tile, span, count in sorted(tiles, key=lambda entry: -entry[2]):
+        assert staging % max(LINE_ALIGNMENT, 8 * span) == 0, operand
+        starts[operand, tile] = staging
+        staging += count * tile.bytes
     staging = -(-staging // _TILE_ALIGNMENT) * _TILE_ALIGNMENT
     notes = staging + staging_bytes
     barriers = notes + len(distinct) * stages * NOTE_BYTES
-    start = 0
-    for operand, count in pairs:
-        assert start % max(LINE_ALIGNMENT, 8 * operand.map.span) == 0, operand
+    for operand, count in zip(distinct, counts, strict=True):
         name = names.fresh(operand.name)
         full, empty = barriers, barriers + count * _BARRIER_BYTES
         passed = empty + count * _BARRIER_BYTES if operand in checked else None
-        rings[operand] = Ring(operand, name, count, start, full, empty, passed, notes)
-        start += count * operand.tile.bytes
+        start = starts[operand, operand.tile]
+        wide = starts[operand, operand.multiplied]
+        rings[operand] = Ring(operand, name, count, start, full, empty, passed, notes, wide)
         notes += count * NOTE_BYTES
         barriers += 3 * count * _BARRIER_BYTES
     return SharedPlan(rings, staging, barriers)

@@ -1,7 +1,8 @@
 """Who multiplies what: products of a kernel with their operands, and the order of a loop's work.
 
 A product's left operand holds the rows of the block. Operands that are parts of 16-bit arrays are
-copied into shared memory by the producer; a left operand that is computed goes through registers.
+copied into shared memory by the producer; a left operand that is computed goes through registers,
+and a right one of 8 bits is converted in shared memory.
 In a loop body, products whose operands are all copied come first (`heads`). Products of computed
 operands are deferred (`tails`): their tensor-core work overlaps the next tile's element work.
 Reductions over pairs that are no products (`paired`) are made of arrays as they are, by a warp's
@@ -15,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from redlang.codegen.cuda.kernel_text import Classes
 from redlang.codegen.cuda.matrix_bodies import is_counted, without_unread
-from redlang.codegen.cuda.matrix_copies import NARROW, STORED, Copies, Operand, is_fetchable
+from redlang.codegen.cuda.matrix_copies import STORED, Copies, Operand, is_fetchable
 from redlang.codegen.cuda.matrix_pairs import Paired, paired
 from redlang.codegen.cuda.matrix_ranges import fits
 from redlang.codegen.cuda.matrix_text import UnsuitedError, unsuited
@@ -31,11 +32,11 @@ from redlang.ir.loops import (
     Store,
 )
 from redlang.ir.program import Cast, Expr, Load, Ref
-from redlang.ir.types import F32, Type
+from redlang.ir.types import BF16, F32, Type
 from redlang.schedule import tidy
 from redlang.schedule.matrices import MatrixPlan
 from redlang.schedule.pairings import PAIRED
-from redlang.schedule.product_plans import BYTES, DEPTH
+from redlang.schedule.product_plans import BYTES, DEPTH, EIGHT_BITS, narrow_part
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,7 @@ class Roles(Copies):
     def __init__(self, loops: Loops, kernel: Kernel, plan: MatrixPlan, classes: Classes) -> None:
         super().__init__(loops, plan, classes)
         self.kernel = kernel
+        self.program = loops.program
 
     def loop(self, loop: Loop) -> LoopWork:
         """Return the work of a loop's body.
@@ -222,7 +224,7 @@ class Roles(Copies):
         """Return how warps get a part of an array that they compute with; None if they load it."""
         try:
             if set(self.rows) <= set(load.type.axes):
-                stored = (*STORED[self.plan.unit], *NARROW)
+                stored = (*STORED[self.plan.unit], *EIGHT_BITS)
                 operand = self.operand(load, loop, None, loop, stored)
                 return replace(operand, fetched=True) if is_fetchable(operand.tile) else None
             return self.line(load, loop)
@@ -231,13 +233,21 @@ class Roles(Copies):
 
     def _is_copied(self, contract: Contract) -> bool:
         sides = contract.left, contract.right
-        return contract.condition is None and all(self._is_part(side, contract) for side in sides)
+        return contract.condition is None and all(
+            self._is_part(side, contract) or self._narrow(side, contract) for side in sides
+        )
+
+    def _narrow(self, side: Expr, contract: Contract) -> Load | None:
+        """Return the part of an array of 8 bits that a side without rows is, if it is one."""
+        if not self.tensor_copies or is_counted(contract) or set(self.rows) & set(side.type.axes):
+            return None
+        return narrow_part(side, self.program)
 
     def _is_part(self, side: Expr, contract: Contract) -> bool:
         """Say whether a side is a part of an array that a product reads, not what is computed."""
         if not isinstance(side, Load):
             return False
-        return is_counted(contract) or self.arrays[side.array].dtype not in NARROW
+        return is_counted(contract) or self.arrays[side.array].dtype not in EIGHT_BITS
 
     def multiply(self, contract: Contract, loop: str | None) -> Multiply:
         """Return the roles of a contraction's operands."""
@@ -260,11 +270,18 @@ class Roles(Copies):
             raise unsuited(f"a product that is not two-dimensional {self.plan.dtype}")
         (column,) = columns
         stored = BYTES if integers else None
-        right = self.operand(other, over, column, loop, stored)
-        dtype = self.arrays[right.map.array].dtype
         left = None
         if self._is_part(rows, contract):
             left = self.operand(rows, over, None, loop, stored)
+        narrow = self._narrow(other, contract)
+        if narrow is not None:
+            # Both types of 16 bits hold it; what is computed has the range of f32.
+            dtype = BF16 if left is None else self.arrays[left.map.array].dtype
+            right = self.widened(narrow, over, column, loop, dtype.name)
+            return Multiply(contract, rows, left, right, column, over, dtype.name)
+        right = self.operand(other, over, column, loop, stored)
+        dtype = self.arrays[right.map.array].dtype
+        if left is not None:
             if integers:
                 return self._integers(Multiply(contract, rows, left, right, column, over, ""))
             if self.arrays[left.map.array].dtype is not dtype:

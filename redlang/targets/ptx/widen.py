@@ -1,0 +1,135 @@
+"""Shared tiles of 8-bit elements into tiles of 16 bits, as products read them; every value exact.
+
+Eight lanes take a piece of 16 bytes of each of eight lines, which lie in different banks, and so
+do the two pieces that it becomes. The bits of a number u below 256 are 1024 + u in f16 below the
+first byte of 1024, and u * 2^-133 in bf16, as subnormal numbers and the least normal ones are
+equally far apart; two factors bring that to u.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from redlang.schedule.fragments import STEP, SharedTile
+from redlang.targets.kinds import I16, I32
+from redlang.targets.ptx.convert import decode, encode
+from redlang.targets.ptx.inline import Values, Word, asm, define
+from redlang.targets.ptx.shared import load_words, store_at
+
+_PIECE = 16
+_LINES = 8
+_TOGETHER = 4
+"""Pieces that a thread loads before it converts them."""
+
+
+def widened(
+    dtype: str, into: str, narrow: SharedTile, wide: SharedTile, width: int, threads: int
+) -> Word:
+    """Return `widen(narrow, wide, thread)`: convert a tile, which `threads` threads share.
+
+    Args:
+        dtype: Of its elements: i8, u8 or an f8.
+        into: What they become: f16 or bf16.
+        narrow: How the tile lies.
+        wide: How what it becomes lies.
+        width: Elements of a line that count.
+    """
+    assert narrow.rows == wide.rows, (narrow, wide)
+    pieces, octets = -(-width // STEP), threads // _LINES
+    tasks = narrow.rows // _LINES * pieces
+
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
+        first, second, thread = values
+        lane = builder.and_(thread, _number(_LINES - 1))
+        octet = builder.lshr(thread, _number(3))
+
+        def places(task: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
+            """Return the addresses of a piece, and of the two that it becomes."""
+            piece = builder.urem(task, _number(pieces))
+            line = builder.mul(builder.udiv(task, _number(pieces)), _number(_LINES))
+            line = builder.add(line, lane)
+            twice = builder.mul(piece, _number(2))
+            at = builder.add(first, _place(builder, narrow, line, lane, piece))
+            to = builder.add(second, _place(builder, wide, line, lane, twice))
+            return at, to, builder.xor(to, _number(_PIECE))
+
+        # Where all of a thread's pieces are the same one of their lines, they lie a step apart.
+        step = octets // pieces * _LINES if octets % pieces == 0 else 0
+        known = places(octet) if step else None
+
+        def convert(numbers: range) -> None:
+            found = [known or places(builder.add(octet, _number(n * octets))) for n in numbers]
+            loaded = [
+                load_words(builder, at, n * step * narrow.span, I32, 4)
+                for n, (at, _, _) in zip(numbers, found, strict=True)
+            ]
+            for n, words, (_, *targets) in zip(numbers, loaded, found, strict=True):
+                made = [pair for word in words for pair in _pairs(builder, dtype, into, word)]
+                for half, to in enumerate(targets):
+                    store_at(builder, to, n * step * wide.span, made[4 * half : 4 * half + 4])
+
+        whole, left = divmod(tasks, octets)
+        for start in range(0, whole, _TOGETHER):
+            convert(range(start, min(start + _TOGETHER, whole)))
+        if left:
+            with builder.if_then(builder.icmp_unsigned("<", octet, _number(left))):
+                convert(range(whole, whole + 1))
+
+    return define("widened", "void", ("u32", "u32", "u32"), generate)
+
+
+def _number(value: int) -> ir.Constant:
+    return ir.Constant(I32, value)
+
+
+def _place(
+    builder: ir.IRBuilder, tile: SharedTile, line: ir.Value, lane: ir.Value, piece: ir.Value
+) -> ir.Value:
+    """Return where a piece of a line is; `lane` is the line's number among eight."""
+    per_line = tile.span // _PIECE
+    turn = builder.lshr(builder.mul(lane, _number(tile.span)), _number(7))
+    turn = builder.and_(turn, _number(per_line - 1))
+    block = builder.udiv(piece, _number(per_line))
+    within = builder.xor(builder.urem(piece, _number(per_line)), turn)
+    start = builder.add(
+        builder.mul(block, _number(tile.block_bytes)), builder.mul(line, _number(tile.span))
+    )
+    return builder.add(start, builder.mul(within, _number(_PIECE)))
+
+
+def _pairs(builder: ir.IRBuilder, dtype: str, into: str, word: ir.Value) -> list[ir.Value]:
+    """Return four elements of 8 bits as two words of two elements."""
+    if dtype.startswith("f8"):
+        halves = (word, builder.lshr(word, _number(16)))
+        return [_float_pair(builder, dtype, into, builder.trunc(half, I16)) for half in halves]
+    if dtype == "i8":
+        # What is counted from -128 on is counted from 0 on.
+        word = builder.xor(word, _number(0x80808080))
+    return [_integer_pair(builder, dtype, into, word, order) for order in (0x4140, 0x4342)]
+
+
+def _integer_pair(
+    builder: ir.IRBuilder, dtype: str, into: str, word: ir.Value, order: int
+) -> ir.Value:
+    def made(text: str, *values: ir.Value | int) -> ir.Value:
+        words = [_number(v | v << 16) if isinstance(v, int) else v for v in values]
+        places = ", ".join(f"${number + 1}" for number in range(len(words)))
+        constraints = ",".join(["=r", *["r"] * len(words)])
+        return asm(builder, I32, f"{text} $0, {places};", constraints, words)
+
+    filler = 0x6464 if into == "f16" else 0
+    text = f"prmt.b32 $0, $1, $2, {order};"
+    both = asm(builder, I32, text, "=r,r,r", [word, _number(filler | filler << 16)])
+    if into == "f16":
+        return made("add.rn.f16x2", both, 0xE480 if dtype == "i8" else 0xE400)
+    scaled = made("mul.rn.bf16x2", both, 0x7F00)
+    if dtype == "i8":
+        return made("fma.rn.bf16x2", scaled, 0x4280, 0xC300)
+    return made("mul.rn.bf16x2", scaled, 0x4280)
+
+
+def _float_pair(builder: ir.IRBuilder, dtype: str, into: str, bits: ir.Value) -> ir.Value:
+    if into == "f16":
+        text = f"cvt.rn.f16x2.{dtype.removeprefix('f8')}x2 $0, $1;"
+        return asm(builder, I32, text, "=r,h", [bits])
+    return encode(builder, into, decode(builder, dtype, bits, native_f8=True), native_f8=True)
