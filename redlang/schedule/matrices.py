@@ -28,9 +28,10 @@ MatrixUnitName: TypeAlias = Literal["wgmma", "mma", "tf32", "fma"]
 GROUP_THREADS = 128
 PRODUCER_REGISTERS = 24
 CHECKER_REGISTERS = 40
+CONVERTER_REGISTERS = 56
 QUEUE_REGISTERS = 56
-"""Registers a thread of the producer's group: what copies need, what checks beside them do, and
-what it takes to find the next unit without a word in local memory."""
+"""Registers a thread of the producer's group: what copies need, what checks beside them do, what
+conversions do, and what it takes to find the next unit without a word in local memory."""
 BLOCK_REGISTERS = 65536
 _LANE_BITS = 5
 _COLUMN_BITS: dict[MatrixUnitName, int] = {"wgmma": 2, "mma": 2, "tf32": 2, "fma": 3}
@@ -60,6 +61,7 @@ class MatrixPlan:
         held: Whether a warp keeps its rows of operands of the whole unit in registers (`mma`).
         wide: Column axes of which `fma` gives each lane 16 bytes of neighbours, not one.
         fetched: Whether arrays of rows that are computed with come through shared memory.
+        converts: Whether warps beside the producer convert operands of 8 bits.
         tile_us: What a tile of the loop takes where memory and cache keep up.
         tile_bytes: What it reads.
         dtype: The type that products add up in; other than f32 of `fma` only.
@@ -78,6 +80,7 @@ class MatrixPlan:
     held: bool = False
     wide: tuple[str, ...] = ()
     fetched: bool = False
+    converts: bool = False
     tile_us: float = 1.0
     tile_bytes: int = 0
     dtype: DType = F32
@@ -109,8 +112,13 @@ class MatrixPlan:
 
     @property
     def checkers(self) -> int:
-        """Return the warps that check operands: groups that exchange registers are whole."""
-        return 3 if self.groups > 1 else 1
+        """Return the warps that check or convert: groups that exchange registers are whole."""
+        return 3 if self.exchanges else 1
+
+    @property
+    def exchanges(self) -> bool:
+        """Say whether the producer's group gives registers to consumers."""
+        return self.groups > 1 or self.converts
 
     @property
     def lanes(self) -> int:
@@ -138,7 +146,13 @@ class MatrixPlan:
 
         Registers are exchanged within a block; it starts with as many as its threads have at most.
         """
-        return self._left(CHECKER_REGISTERS if checks else PRODUCER_REGISTERS)
+        return self._left(self._least(checks=checks))
+
+    def _least(self, *, checks: bool) -> int:
+        """Return the registers that a thread of the producer's group cannot do without."""
+        if self.converts:
+            return CONVERTER_REGISTERS
+        return CHECKER_REGISTERS if checks else PRODUCER_REGISTERS
 
     def shared_registers(self, needed: int, *, checks: bool, queued: bool) -> tuple[int, int]:
         """Return the registers a thread of the producer's group, and of consumers.
@@ -148,13 +162,13 @@ class MatrixPlan:
             checks: Whether the producer's group checks operands.
             queued: Whether it fetches units.
         """
-        least = CHECKER_REGISTERS if checks else PRODUCER_REGISTERS
+        least = self._least(checks=checks)
         kept = QUEUE_REGISTERS if queued and needed <= self._left(QUEUE_REGISTERS) else least
         return kept, self._left(kept)
 
     def _left(self, kept: int) -> int:
         each = BLOCK_REGISTERS // (self.min_blocks * self.threads) // 8 * 8
-        if self.groups == 1:
+        if not self.exchanges:
             return min(255, each)
         rest = each * self.threads - kept * GROUP_THREADS
         return min(240, rest // (self.groups * GROUP_THREADS) // 8 * 8)

@@ -12,15 +12,10 @@ from redlang.schedule.facts import Facts
 from redlang.schedule.matrix_plans import pairings, product_pairs
 from redlang.schedule.matrix_segments import work_of
 from redlang.schedule.model import Estimate
+from redlang.schedule.narrow import CONVERTED, EIGHT_BITS, is_part
 from redlang.schedule.occupancy import occupancy
 from redlang.schedule.parts import Candidate, Part
-from redlang.schedule.product_plans import (
-    BYTES,
-    CONVERTED,
-    EIGHT_BITS,
-    is_part,
-    product_shape,
-)
+from redlang.schedule.product_plans import BYTES, product_shape
 from redlang.schedule.roofline import Bound, Pipe, Work, roofline
 from redlang.schedule.search import Ranked
 
@@ -52,7 +47,7 @@ def _estimate(part: Part, facts: Facts, device: Device) -> Estimate:
         rate = 2 * PRODUCTS
     seconds = products / (device.sms * device.clock_mhz * rate)
     if plan.unit == "wgmma":
-        # Groups that convert tiles together multiply nothing meanwhile.
+        # Conversions take shared memory's time, which products need as well.
         seconds += _converted(part, facts) / (device.sms * device.clock_mhz * CONVERTED)
     elements = _with_pairs(facts)
     # Products are the tensor core's: the other pipes have what is left.
@@ -86,7 +81,7 @@ def _estimate(part: Part, facts: Facts, device: Device) -> Estimate:
 
 
 def _converted(part: Part, facts: Facts) -> int:
-    """Return the elements of 8 bits that become 16 bits in shared memory, each time that they do."""
+    """Return how many elements of 8 bits become 16 bits, each time that they do."""
     assert part.matrix is not None
     if part.plan.integers:
         return 0

@@ -29,6 +29,7 @@ from redlang.schedule.facts import Facts, Layout, power_above
 from redlang.schedule.fragments import GROUP_ROWS, LINE_ALIGNMENT, STEP
 from redlang.schedule.matrices import MatrixPlan, MatrixUnitName
 from redlang.schedule.matrix_segments import segment_count
+from redlang.schedule.narrow import CONVERTED_TILES, EIGHT_BITS, is_part
 from redlang.schedule.nests import Nest
 from redlang.schedule.pairings import PAIRED, Pairing, pairing_of
 from redlang.schedule.parts import Candidate, Part
@@ -36,9 +37,7 @@ from redlang.schedule.plan import NestPlan
 from redlang.schedule.portable_plans import fitted, pair_tilings, tilings
 from redlang.schedule.product_plans import (
     BYTES,
-    EIGHT_BITS,
     SHORT,
-    is_part,
     plan_time,
     portable_product_plans,
     product_nest_plan,
@@ -342,10 +341,8 @@ def _plans(facts: Facts, shape: Shape, device: Device) -> Iterator[MatrixPlan]:
     # Units of unequal length are fetched by blocks that stay, the next one's operands ahead.
     lasting = light or tall <= FEW_ROWS or (tall_units and shape.masked)
     first = replace(first, persistent=lasting, staged=(light or tall_units) and tall > FEW_ROWS)
-    if shape.narrow:
-        # Groups convert tiles together.
-        first = replace(first, turns=False)
-    calm = MatrixPlan(_rows(facts, shape, 1 * GROUP_ROWS), (), 2, 1)
+    first = replace(first, converts=shape.narrow)
+    calm = MatrixPlan(_rows(facts, shape, 1 * GROUP_ROWS), (), 2, 1, converts=shape.narrow)
     tries = [(first, most) for most in NARROWER]
     for plan, most in (*tries, (calm, 64), (calm, 32)):
         fitted = _fitted(facts, shape, plan, most, device)
@@ -384,13 +381,15 @@ def _fitted(
         room -= MASK_REGISTERS
     if plan.min_blocks > 1:
         room = 65536 // (plan.min_blocks * plan.threads) - 32
+    if shape.narrow:
+        room = min(REGISTERS[plan.groups], plan.consumer_registers(checks=False) - 32)
     columns = min(most, int((room - accumulators / 2) / 0.75) // STEP * STEP)
     length = facts.extent(shape.loop)
     while columns >= STEP:
         tiles = -(-length // columns)
         columns = padded(-(-length // tiles))
         read = columns * looped
-        kept = plan.tile_rows * once + columns * made + plan.stages * read
+        kept = plan.tile_rows * once + CONVERTED_TILES * columns * made + plan.stages * read
         out = plan.tile_rows * outer * 2
         limit = device.sm.shared_bytes_per_block - BARRIER_BYTES
         if plan.min_blocks > 1:

@@ -14,14 +14,15 @@ from math import prod
 
 from redlang.ir.incremental import Partial, Sweep
 from redlang.ir.loops import GridAxis
-from redlang.ir.program import ArrayParam, Cast, Expr, Load, Program
-from redlang.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, I8, U8, DType
+from redlang.ir.program import Expr, Load, Program
+from redlang.ir.types import BF16, F16, F32, F64, I8, U8, DType
 from redlang.schedule.contract import split_product
 from redlang.schedule.device import Device
 from redlang.schedule.facts import Facts, power_above
 from redlang.schedule.fragments import GROUP_ROWS, LINE_ALIGNMENT, STEP
 from redlang.schedule.matrices import MatrixPlan, MatrixUnitName
 from redlang.schedule.matrix_segments import work_of
+from redlang.schedule.narrow import CONVERTED_TILES, EIGHT_BITS, converting_clocks, is_part
 from redlang.schedule.pairings import PAIRED, pairing_of
 from redlang.schedule.plan import NestPlan
 
@@ -30,8 +31,6 @@ LINE = 64
 SHORT = (F16, BF16)
 BYTES = (I8, U8)
 """Integers whose products tensor cores add up exactly, in 32 bits."""
-EIGHT_BITS = (*BYTES, F8E4M3, F8E5M2)
-"""What operands may be made of besides numbers of 16 bits, which hold them exactly."""
 DEPTH = 1 << 15
 """Products of them that 32 bits hold the sum of, whatever they are: 2^15 * 255^2 < 2^31."""
 WIDTHS = (256, 192, 128, 96, 64, 48, 32, 16)
@@ -61,9 +60,6 @@ LONGEST = 1 << 13
 COMPUTED_CLOCKS = 490 / 128
 LOADED_CLOCKS = 4000 / 128
 """What a row of a computed operand adds to a tile, which comes by tensor copies or by loads."""
-CONVERTED = 40.0
-CONVERTED_CLOCKS = 200.0
-"""Elements of 8 bits that an SM converts in a clock, and what it takes to wait for all of them."""
 FASTEST_US = 0.15
 """A tile of the contracted axis, however small."""
 
@@ -103,16 +99,7 @@ class Shape:
     @property
     def line(self) -> int:
         """Return the elements of the contracted axis in a tile."""
-        return 2 * LINE if self.integers or self.narrow else LINE
-
-
-def narrow_part(side: Expr, program: Program) -> Load | None:
-    """Return the element of 8 bits that a side is, as the float that it becomes."""
-    load = side.operand if isinstance(side, Cast) and side.to is F32 else side
-    if side.type.dtype is not F32 or not isinstance(load, Load):
-        return None
-    array = program.array(load.array)
-    return load if isinstance(array, ArrayParam) and array.dtype in EIGHT_BITS else None
+        return 2 * LINE if self.integers else LINE
 
 
 def product_shape(
@@ -270,15 +257,6 @@ def _ordered(
     return (second, first) if own & last else (first, second)
 
 
-def is_part(program: Program, side: Expr, stored: Sequence[DType]) -> bool:
-    """Say whether a side is a part of an array that is stored in one of some types."""
-    load = side if isinstance(side, Load) else narrow_part(side, program)
-    if load is None:
-        return False
-    array = program.array(load.array)
-    return isinstance(array, ArrayParam) and array.dtype in stored
-
-
 def _is_copied(
     program: Program, load: Load, stored: tuple[DType, ...], loops: tuple[str, ...]
 ) -> bool:
@@ -295,6 +273,9 @@ def product_plans(facts: Facts, shape: Shape, device: Device) -> Iterator[Matrix
         return
     widest = -(-facts.extent(shape.column) // STEP) * STEP
     most = max(STEP, ACCUMULATORS // shape.products // STEP * STEP)
+    if shape.narrow:
+        # Wider tiles wait for their conversion: at 256 columns, 116 us for 88 at 128.
+        most = min(most, LINE_ALIGNMENT)
     widths = [w for w in WIDTHS if w <= min(widest, most)] or [STEP]
     widths += [w for w in (power_above(widest),) if widest not in widths and w <= most]
     plans = []
@@ -334,10 +315,9 @@ def _fitted(
     room = device.sm.shared_bytes_per_block - BARRIER_BYTES
     blocks = 1
     if shape.narrow:
-        # One block's conversions run beside another's products.
         blocks = 2 if tall == GROUP_ROWS else 1
-        made = line * shape.rights * shape.line * 2
-        each += tall * shape.lefts * LINE * 2
+        made = CONVERTED_TILES * line * shape.rights * LINE * 2
+        each = (2 * tall * shape.lefts + line * shape.rights) * LINE
         room = min(room, device.sm.shared_bytes // blocks - BARRIER_BYTES) - made
     out = tall * line * 2
     if staged and (room - out) // each < 3:
@@ -346,12 +326,13 @@ def _fitted(
     columns = ((shape.column, width), *((a, shape.line) for a in dict.fromkeys(shape.loops)))
     clocks = step_clocks(tall, width) * shape.products / len(shape.loops)
     if shape.narrow:
-        clocks = max(2 * clocks + converting_clocks(width * shape.line), 2 * clocks * blocks)
+        clocks = max(clocks * blocks, converting_clocks(tall, width, blocks))
     if shape.computed:
         clocks += tall * (LOADED_CLOCKS if shape.loaded else COMPUTED_CLOCKS)
     each_us = max(FASTEST_US, clocks / CLOCKS_PER_US)
     # Where there is one tile of rows, every tile of columns comes from memory, not from the cache.
-    read = width * LINE * 2 if facts.size(shape.rows) <= tall else 0
+    size = 1 if shape.narrow else 2
+    read = width * LINE * size if facts.size(shape.rows) <= tall else 0
     return MatrixPlan(
         tuple(rows),
         columns,
@@ -360,6 +341,7 @@ def _fitted(
         persistent=True,
         staged=staged,
         fetched=True,
+        converts=shape.narrow,
         tile_us=each_us,
         tile_bytes=read,
     )
@@ -378,11 +360,6 @@ def plan_time(facts: Facts, shape: Shape, plan: MatrixPlan, device: Device) -> f
 def step_clocks(rows: int, columns: int) -> float:
     """Return the clocks of one tile of the contracted axis."""
     return max(rows * columns / PRODUCTS, (rows + columns) * 2 / L2_BYTES) * LINE
-
-
-def converting_clocks(elements: int) -> float:
-    """Return the clocks in which the consumers of a block convert so many elements of 8 bits."""
-    return CONVERTED_CLOCKS + elements / CONVERTED
 
 
 def portable_product_plans(

@@ -189,7 +189,8 @@ class Machine:
         if barrier not in self.copies and barrier not in self.checks:
             self.waits[barrier] = self.waits.get(barrier, 0) + 1
         if self.checking:
-            self.seen = [barrier, None]
+            if barrier in self.copies:
+                self.seen = [barrier, None]
             return
         if barrier in self.checks:
             turn = self.taken.get(barrier, 0)
@@ -354,16 +355,20 @@ class Machine:
 
     def widened(self, dtype, into, narrow, wide, width, threads):
         """Return a conversion of a whole tile, which warps here do not share."""
-        assert threads % 128 == 0
+        assert threads % LANES == 0
         line: Any = np.arange(narrow.rows)[:, None]
 
         def widen(start, target, thread):
             assert np.asarray(thread).max() < threads
-            own = np.arange(width)
-            found = self.shared[int(start) + narrow.address(line, own)].view(STORED[dtype])
-            made = found.astype(np.float32).astype(STORED[into])
-            at = int(target) + wide.address(line, own)
-            self.shared[at[..., None] + np.arange(2)] = made[..., None].view(np.uint8)
+
+            def later():
+                own: Any = np.arange(width)
+                found = self.shared[int(start) + narrow.address(line, own)].view(STORED[dtype])
+                made = found.astype(np.float32).astype(STORED[into])
+                at = int(target) + wide.address(line, own)
+                self.shared[at[..., None] + np.arange(2)] = made[..., None].view(np.uint8)
+
+            self.seen[1] = later
 
         return widen
 

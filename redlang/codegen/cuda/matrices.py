@@ -15,6 +15,7 @@ from redlang.codegen.cuda.kernel_text import Classes, Counters
 from redlang.codegen.cuda.matrix_bodies import inlined_conditions
 from redlang.codegen.cuda.matrix_checks import checked_operands, pass_on
 from redlang.codegen.cuda.matrix_consumer import Consumer
+from redlang.codegen.cuda.matrix_conversions import convert
 from redlang.codegen.cuda.matrix_copies import Operand
 from redlang.codegen.cuda.matrix_memory import share
 from redlang.codegen.cuda.matrix_producer import fill_ring, indented
@@ -179,17 +180,16 @@ class Emitter(UnitRanges):
                 self.frame.line(f"w.barrier_wait({ring.full_barrier()}, {ring.parity})")
 
     def _begin_rings(self) -> list[str]:
-        rings = self.consumer.shared.rings.values()
-        return [line for ring in rings for line in ring.begin()]
+        return [line for ring in self.consumer.shared.every for line in ring.begin()]
 
     def _producer(self, operands: Sequence[Operand]) -> list[str]:
         """Return the lines with which the producer fills rings for one unit."""
         frame = self.frame
-        rings = self.consumer.shared.rings
+        ring_of = self.consumer.shared.copied
         lines = []
         for operand in operands:
             if operand.loop is None:
-                lines += fill_ring(frame, rings[operand], None)
+                lines += fill_ring(frame, ring_of(operand), None)
         for loop in self.loops:
             _, stop = self.consumer.ends[id(loop)]
             first = frame.first(loop.axis)
@@ -197,7 +197,7 @@ class Emitter(UnitRanges):
             lines += [*self.consumer.entered(loop), f"while {first} < {stop}:"]
             for operand in dict.fromkeys(operands_of([self.works[id(loop)]])):
                 if operand.loop is not None:
-                    lines += indented(fill_ring(frame, rings[operand], first))
+                    lines += indented(fill_ring(frame, ring_of(operand), first))
             lines += indented([f"{first} = {first} + {loop.tile}", *skipped])
         return lines
 
@@ -250,10 +250,10 @@ class Emitter(UnitRanges):
         ]
 
     def _checker(self) -> list[str]:
-        """Return the lines with which checkers pass the tiles of one unit on."""
-        if not self.checked:
+        """Return the lines with which helpers check or convert the tiles of one unit."""
+        frame, shared = self.frame, self.consumer.shared
+        if not self.checked and not shared.narrow:
             return []
-        frame = self.frame
         lines: list[str] = []
         for loop in self.loops:
             _, stop = self.consumer.ends[id(loop)]
@@ -264,8 +264,9 @@ class Emitter(UnitRanges):
                         condition = self.checked[operand].contract.condition
                         assert condition is not None
                         whole = self._whole(loop.axis, condition)
-                        ring = self.consumer.shared.rings[operand]
-                        scope.lines += pass_on(frame, ring, self.plan, whole)
+                        scope.lines += pass_on(frame, shared.rings[operand], self.plan, whole)
+                    elif operand in shared.narrow:
+                        scope.lines += convert(frame, shared, operand, self.plan)
             skipped = self.consumer.skipped(loop)
             lines += self.consumer.entered(loop)
             lines += [f"while {first} < {stop}:", *indented(scope.lines)]
@@ -289,7 +290,7 @@ class Emitter(UnitRanges):
     ) -> MatrixText:
         frame, plan = self.frame, self.plan
         release, claim = [], []
-        if plan.groups > 1:
+        if plan.exchanges:
             kept, left = plan.shared_registers(
                 self.consumer.needed, checks=bool(checking), queued=self.queue is not None
             )

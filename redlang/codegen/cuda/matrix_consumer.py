@@ -111,7 +111,7 @@ class Consumer(MatrixElements):
                 self._next(statement, first)
             with frame.scope([]) as ending:
                 before = [product for strand in strands[:-1] for product in strand.work.late]
-                self.await_operands(self.but(last.work.late, before))
+                self.await_operands(last.work.late, before)
                 for product in last.work.late:
                     self.issue(product)
                 self.wait(0, list(dict.fromkeys(p.contract.name for p in last.work.late)))
@@ -159,7 +159,8 @@ class Consumer(MatrixElements):
         moved = [p.contract.name for p in late]
         earlier, later = _around(strands, place, lambda work: work.heads)
         before, after = _around(strands, flying or 0, lambda work: work.late)
-        self.await_operands([*self.but(heads, earlier), *self.but(late, before)])
+        self.await_operands(heads, earlier)
+        self.await_operands(late, before)
         if turns:
             self._take_turn()
         for product in (*heads, *late):

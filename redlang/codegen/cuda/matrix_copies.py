@@ -18,7 +18,7 @@ from redlang.schedule.fragments import (
     SharedTile,
 )
 from redlang.schedule.matrices import MatrixPlan, MatrixUnitName
-from redlang.schedule.product_plans import EIGHT_BITS
+from redlang.schedule.narrow import EIGHT_BITS
 
 LARGEST_BOX = 256
 LARGEST_RANK = 5

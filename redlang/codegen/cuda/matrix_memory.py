@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from redlang.codegen.cuda.matrix_copies import Operand
 from redlang.codegen.writer import Names
 from redlang.schedule.fragments import LINE_ALIGNMENT, SharedTile
+from redlang.schedule.narrow import CONVERTED_TILES
 
 _TILE_ALIGNMENT = 1024
 _BARRIER_BYTES = 8
@@ -20,8 +21,11 @@ WARPS = 4
 class Ring:
     """Tiles of one operand in shared memory, filled by the producer, emptied by the consumers.
 
+    An operand of 8 bits has two rings: converters empty the one, and fill the other.
+
     Attributes:
         operand: What is copied.
+        shape: How a tile lies.
         name: What its variables are called.
         stages: How many tiles there are.
         start: Offset of the first tile, in bytes.
@@ -29,10 +33,10 @@ class Ring:
         empty: The same for tiles that all consumers are done with.
         checked: The same for tiles that checkers have passed on; None without checks.
         notes: Offset of what checkers found, a word for each warp and stage.
-        wide: Offset of the one tile that consumers make of each, where they do.
     """
 
     operand: Operand
+    shape: SharedTile
     name: str
     stages: int
     start: int
@@ -40,7 +44,6 @@ class Ring:
     empty: int
     checked: int | None = None
     notes: int = 0
-    wide: int = 0
 
     @property
     def stage(self) -> str:
@@ -56,11 +59,7 @@ class Ring:
         """Return text of the current tile's address."""
         if self.stages == 1:
             return f"shared + {self.start}"
-        return f"shared + {self.start} + {self.stage} * {self.operand.tile.bytes}"
-
-    def multiplied(self) -> str:
-        """Return text of the address of the tile that products read."""
-        return self.tile() if self.operand.wide is None else f"shared + {self.wide}"
+        return f"shared + {self.start} + {self.stage} * {self.shape.bytes}"
 
     def full_barrier(self) -> str:
         """Return text of the address of the barrier of the current stage's arrival."""
@@ -109,23 +108,38 @@ class SharedPlan:
     """All rings of a kernel.
 
     Attributes:
-        rings: By operand.
+        rings: By operand, as consumers see them.
+        narrow: Those that converters empty, by operand.
         staging: Where results leave from: a part for each warp.
         bytes: Dynamic shared memory of a block.
     """
 
     rings: dict[Operand, Ring]
+    narrow: dict[Operand, Ring]
     staging: int
     bytes: int
+
+    @property
+    def every(self) -> list[Ring]:
+        """Return all rings."""
+        return [*self.rings.values(), *self.narrow.values()]
+
+    def copied(self, operand: Operand) -> Ring:
+        """Return the ring that the producer fills."""
+        return self.narrow.get(operand, self.rings[operand])
 
     def begin(self, consumers: int, checkers: int) -> list[str]:
         """Return lines with which one thread makes the barriers, for so many warps."""
         lines = []
-        for ring in self.rings.values():
+        for ring in self.every:
+            fillers, readers = 1, consumers
+            if ring.operand.wide is not None:
+                made = ring is self.rings[ring.operand]
+                fillers, readers = (checkers, consumers) if made else (1, checkers)
             for stage in range(ring.stages):
                 offset = stage * _BARRIER_BYTES
-                lines.append(f"w.barrier_begin(shared + {ring.full + offset}, 1)")
-                lines.append(f"w.barrier_begin(shared + {ring.empty + offset}, {consumers})")
+                lines.append(f"w.barrier_begin(shared + {ring.full + offset}, {fillers})")
+                lines.append(f"w.barrier_begin(shared + {ring.empty + offset}, {readers})")
                 if ring.checked is not None:
                     line = f"w.barrier_begin(shared + {ring.checked + offset}, {checkers})"
                     lines.append(line)
@@ -150,28 +164,35 @@ def share(
         checked: Operands that pass through checkers.
         names: The module's.
     """
-    rings: dict[Operand, Ring] = {}
+    distinct = list(dict.fromkeys(operands))
+    wanted = [(o, o.multiplied, 1 if o.wide else 0) for o in distinct]
+    wanted += [(o, o.tile, 0) for o in distinct if o.wide is not None]
     # Widest lines first: a tile starts where its pattern of swizzled lines does.
-    distinct = sorted(dict.fromkeys(operands), key=lambda operand: -operand.map.span)
-    counts = [ahead if operand.loop is None else stages for operand in distinct]
-    tiles = [(o, o.tile, o.map.span, n) for o, n in zip(distinct, counts, strict=True)]
-    tiles += [(o, o.wide.tile, o.wide.tile.span, 1) for o in distinct if o.wide is not None]
-    starts: dict[tuple[Operand, SharedTile], int] = {}
-    staging = 0
-    for operand, tile, span, count in sorted(tiles, key=lambda entry: -entry[2]):
-        assert staging % max(LINE_ALIGNMENT, 8 * span) == 0, operand
-        starts[operand, tile] = staging
-        staging += count * tile.bytes
+    wanted.sort(key=lambda entry: -_pattern(entry[0], entry[1]))
+    counts = [
+        CONVERTED_TILES if is_made else ahead if operand.loop is None else stages
+        for operand, _, is_made in wanted
+    ]
+    staging = sum(n * tile.bytes for (_, tile, _), n in zip(wanted, counts, strict=True))
     staging = -(-staging // _TILE_ALIGNMENT) * _TILE_ALIGNMENT
     notes = staging + staging_bytes
-    barriers = notes + len(distinct) * stages * NOTE_BYTES
-    for operand, count in zip(distinct, counts, strict=True):
+    barriers = notes + sum(counts) * NOTE_BYTES
+    start = 0
+    rings: dict[Operand, Ring] = {}
+    narrow: dict[Operand, Ring] = {}
+    for (operand, tile, _), count in zip(wanted, counts, strict=True):
+        assert start % max(LINE_ALIGNMENT, 8 * _pattern(operand, tile)) == 0, operand
         name = names.fresh(operand.name)
         full, empty = barriers, barriers + count * _BARRIER_BYTES
         passed = empty + count * _BARRIER_BYTES if operand in checked else None
-        start = starts[operand, operand.tile]
-        wide = starts[operand, operand.multiplied]
-        rings[operand] = Ring(operand, name, count, start, full, empty, passed, notes, wide)
+        ring = Ring(operand, tile, name, count, start, full, empty, passed, notes)
+        (rings if tile is operand.multiplied else narrow)[operand] = ring
+        start += count * tile.bytes
         notes += count * NOTE_BYTES
         barriers += 3 * count * _BARRIER_BYTES
-    return SharedPlan(rings, staging, barriers)
+    return SharedPlan(rings, narrow, staging, barriers)
+
+
+def _pattern(operand: Operand, tile: SharedTile) -> int:
+    """Return the bytes of the swizzled lines of a tile; 0 if they lie as they are."""
+    return tile.span if operand.map.span else 0

@@ -35,8 +35,9 @@ from redlang.ir.program import Cast, Expr, Load, Ref
 from redlang.ir.types import BF16, F32, Type
 from redlang.schedule import tidy
 from redlang.schedule.matrices import MatrixPlan
+from redlang.schedule.narrow import EIGHT_BITS, narrow_part
 from redlang.schedule.pairings import PAIRED
-from redlang.schedule.product_plans import BYTES, DEPTH, EIGHT_BITS, narrow_part
+from redlang.schedule.product_plans import BYTES, DEPTH
 
 
 @dataclass(frozen=True, slots=True)

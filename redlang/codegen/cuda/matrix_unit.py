@@ -27,10 +27,7 @@ from redlang.ir.program import Expr, Index, Literal, Load, Ref
 from redlang.ir.types import F32, Type, compute_type
 from redlang.schedule.bounds import Knowledge, certain
 from redlang.schedule.fragments import STEP, STEP_BYTES, SharedLine
-from redlang.schedule.matrices import GROUP_THREADS, MatrixPlan
-
-_CONVERTING = 8
-"""The named barrier of consumers that convert tiles together."""
+from redlang.schedule.matrices import MatrixPlan
 
 
 class MatrixUnit(Unit):
@@ -55,7 +52,7 @@ class MatrixUnit(Unit):
         self.rows = tuple(axis for axis, _ in plan.rows)
         self.builder = Builder(frame.order)
         self.works: dict[int, LoopWork] = {}
-        self.shared = SharedPlan({}, 0, 0)
+        self.shared = SharedPlan({}, {}, 0, 0)
         self.ends: dict[int, tuple[str, str]] = {}
         self.wanted: dict[int, Ref] = {}
         self.checked: Mapping[Operand, Multiply] = {}
@@ -165,33 +162,11 @@ class MatrixUnit(Unit):
         )
         return wide
 
-    def await_operands(self, operands: Sequence[Operand]) -> None:
-        """Wait for tiles of operands, and convert those that products do not read as they come."""
-        frame = self.frame
-        for operand in operands:
-            if operand.wide is None:
-                ring = self.shared.rings[operand]
-                frame.line(f"w.barrier_wait({ring.ready_barrier()}, {ring.parity})")
-        narrow = [operand for operand in operands if operand.wide is not None]
-        if not narrow:
-            return
-        threads = self.matrix.groups * GROUP_THREADS
-        together = f"w.named_barrier(u32({_CONVERTING}), u32({threads}))"
-        # All groups are done with what was made of the tiles before.
-        frame.line(together)
-        for operand in narrow:
-            ring, wide = self.shared.rings[operand], operand.wide
-            assert wide is not None
-            text = f'"{wide.source}", "{wide.dtype}", {tile_text(operand.tile)}, '
-            text += f"{tile_text(wide.tile)}, {wide.width}, {threads}"
-            make = frame.module.declare("widened", f"w.widened({text})")
-            frame.line(f"w.barrier_wait({ring.full_barrier()}, {ring.parity})")
-            places = f"w.opaque({ring.tile()}), w.opaque({ring.multiplied()})"
-            frame.line(f"{make}({places}, u32(cuda.threadIdx.x))")
-        frame.line("w.shared_written()")
-        frame.line(together)
-        for operand in narrow:
-            self._give_back(operand)
+    def await_operands(self, products: Sequence[Multiply], before: Sequence[Multiply] = ()) -> None:
+        """Wait for the tiles that products read and those `before` have not waited for."""
+        for operand in self._but(products, before):
+            ring = self.shared.rings[operand]
+            self.frame.line(f"w.barrier_wait({ring.ready_barrier()}, {ring.parity})")
 
     def looped(self, products: Sequence[Multiply]) -> list[Operand]:
         """Return the operands of products that are copied for each tile of their loop."""
@@ -225,7 +200,7 @@ class MatrixUnit(Unit):
             arguments.insert(0, value.text)
         if not rows_first:
             parts.append("rows_first=False")
-        arguments.append(f"w.opaque({right.multiplied()})")
+        arguments.append(f"w.opaque({right.tile()})")
         make = frame.module.declare("product", f"w.product({', '.join(parts)}))")
         variable = frame.module.names.of("value", contract.name)
         self.variables.add(variable)
@@ -264,23 +239,19 @@ class MatrixUnit(Unit):
         for name, value in zip(names, values, strict=True):
             frame.define(name, value)
 
-    def but(self, products: Sequence[Multiply], others: Sequence[Multiply]) -> list[Operand]:
+    def _but(self, products: Sequence[Multiply], others: Sequence[Multiply]) -> list[Operand]:
         """Return what products read of each tile of their loop, and others do not."""
         kept = self.looped(others)
         return [operand for operand in self.looped(products) if operand not in kept]
 
     def release(self, products: Sequence[Multiply], after: Sequence[Multiply] = ()) -> None:
         """Give the tiles back to the producer that products have read and those `after` do not."""
-        for operand in self.but(products, after):
-            if operand.wide is None:
-                self._give_back(operand)
-
-    def _give_back(self, operand: Operand) -> None:
-        """Give a tile back to the producer."""
-        ring = self.shared.rings[operand]
-        self.frame.line(f"w.barrier_arrive({ring.empty_barrier()}, leads)")
-        for line in ring.advance():
-            self.frame.line(line)
+        frame = self.frame
+        for operand in self._but(products, after):
+            ring = self.shared.rings[operand]
+            frame.line(f"w.barrier_arrive({ring.empty_barrier()}, leads)")
+            for line in ring.advance():
+                frame.line(line)
 
     # Arrays that are computed with ------------------------------------------------------------
 

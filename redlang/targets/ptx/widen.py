@@ -18,8 +18,10 @@ from redlang.targets.ptx.shared import load_words, store_at
 
 _PIECE = 16
 _LINES = 8
-_TOGETHER = 4
+_TOGETHER = 2
 """Pieces that a thread loads before it converts them."""
+_ROUND = 4
+"""Pieces of a line that threads share out at once, where they cannot share out all."""
 
 
 def widened(
@@ -33,47 +35,52 @@ def widened(
         narrow: How the tile lies.
         wide: How what it becomes lies.
         width: Elements of a line that count.
+        threads: How many share the work; eight lanes keep together.
     """
     assert narrow.rows == wide.rows, (narrow, wide)
     pieces, octets = -(-width // STEP), threads // _LINES
-    tasks = narrow.rows // _LINES * pieces
+    blocks = narrow.rows // _LINES
+    # Where octets share out a line's pieces evenly, those of a thread lie a constant step apart.
+    group = next((n for n in (pieces, _ROUND) if pieces % n == 0 and octets % n == 0), 0)
+    own = group or pieces
+    rounds, step = pieces // own, octets // own * _LINES if group else 0
 
     def generate(builder: ir.IRBuilder, values: Values) -> Values:
         first, second, thread = values
         lane = builder.and_(thread, _number(_LINES - 1))
         octet = builder.lshr(thread, _number(3))
 
-        def places(task: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
+        def places(task: ir.Value, round_: int) -> tuple[ir.Value, ir.Value, ir.Value]:
             """Return the addresses of a piece, and of the two that it becomes."""
-            piece = builder.urem(task, _number(pieces))
-            line = builder.mul(builder.udiv(task, _number(pieces)), _number(_LINES))
+            piece = builder.add(builder.urem(task, _number(own)), _number(round_ * own))
+            line = builder.mul(builder.udiv(task, _number(own)), _number(_LINES))
             line = builder.add(line, lane)
             twice = builder.mul(piece, _number(2))
             at = builder.add(first, _place(builder, narrow, line, lane, piece))
             to = builder.add(second, _place(builder, wide, line, lane, twice))
             return at, to, builder.xor(to, _number(_PIECE))
 
-        # Where all of a thread's pieces are the same one of their lines, they lie a step apart.
-        step = octets // pieces * _LINES if octets % pieces == 0 else 0
-        known = places(octet) if step else None
-
-        def convert(numbers: range) -> None:
-            found = [known or places(builder.add(octet, _number(n * octets))) for n in numbers]
+        def convert(numbers: range, round_: int, known: tuple[ir.Value, ...] | None) -> None:
+            found = [
+                known or places(builder.add(octet, _number(n * octets)), round_) for n in numbers
+            ]
             loaded = [
                 load_words(builder, at, n * step * narrow.span, I32, 4)
-                for n, (at, _, _) in zip(numbers, found, strict=True)
+                for n, (at, *_) in zip(numbers, found, strict=True)
             ]
             for n, words, (_, *targets) in zip(numbers, loaded, found, strict=True):
                 made = [pair for word in words for pair in _pairs(builder, dtype, into, word)]
                 for half, to in enumerate(targets):
                     store_at(builder, to, n * step * wide.span, made[4 * half : 4 * half + 4])
 
-        whole, left = divmod(tasks, octets)
-        for start in range(0, whole, _TOGETHER):
-            convert(range(start, min(start + _TOGETHER, whole)))
-        if left:
-            with builder.if_then(builder.icmp_unsigned("<", octet, _number(left))):
-                convert(range(whole, whole + 1))
+        whole, left = divmod(blocks * own, octets)
+        for round_ in range(rounds):
+            known = places(octet, round_) if group else None
+            for start in range(0, whole, _TOGETHER):
+                convert(range(start, min(start + _TOGETHER, whole)), round_, known)
+            if left:
+                with builder.if_then(builder.icmp_unsigned("<", octet, _number(left))):
+                    convert(range(whole, whole + 1), round_, known)
 
     return define("widened", "void", ("u32", "u32", "u32"), generate)
 
