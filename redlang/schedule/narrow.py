@@ -17,8 +17,8 @@ EIGHT_BITS = (I8, U8, F8E4M3, F8E5M2)
 CONVERTED_TILES = 2
 """Tiles of 16 bits that converters make ahead."""
 CONVERTED = 40.0
-"""Elements of 8 bits that an SM converts in a clock beside the products of an attention. Storing them
-first then wins for 2048 queries and loses for 512, as it does on an H200."""
+"""Elements of 8 bits that an SM converts in a clock beside the products of an attention. With it,
+storing them first wins for 2048 queries and loses for 512, as it does on an H200."""
 _ALONE = 10.5
 _HANDED_CLOCKS = 1110.0
 _SHARED_BYTES = 85.0

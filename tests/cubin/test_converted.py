@@ -1,5 +1,7 @@
 """Operands of 8 bits that become 16 bits in shared memory: emulated, and compiled for Hopper."""
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -43,7 +45,7 @@ def text_of(kernel):
     return "".join(made.text.source for made in finder.compiler.last.kernels)
 
 
-SHAPES = {
+SHAPES: dict[str, dict[str, Any]] = {
     "one query a head": {"heads": 2, "n": 200},
     "wide heads": {"d": 128, "n": 130},
     "odd heads": {"d": 80, "e": 48},
