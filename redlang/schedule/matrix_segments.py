@@ -21,7 +21,12 @@ MERGE_US = 3.0
 """A second launch, and its way through a unit's segments."""
 JOIN_US = 0.4
 """What each segment adds to that, and `JOINED` elements of a state in a µs."""
-JOINED = 300_000
+JOINED = 150_000
+REACHED, ALONE = 0.96, 0.86
+"""The share of a copy's bandwidth that blocks reach, and that blocks reach which could be two on an
+SM and are one."""
+RAMP_US = 3.0
+"""What a wave of blocks loses where it begins and ends."""
 SHARPNESS = 8
 UNEVEN = 0.2
 """What an SM more than its share costs, measured with 192 blocks on 132 SMs."""
@@ -51,27 +56,41 @@ class Work:
 
     def time_us(self, segments: int) -> float:
         """Return the time with so many segments."""
-        waves = -(-max(1, self.units) * segments // self.resident)
+        blocks = max(1, self.units) * segments
+        waves, rest = divmod(blocks, self.resident)
         merge = 0.0
         if segments > 1:
             merge = MERGE_US + segments * (JOIN_US + self.elements / JOINED)
-        blocks = waves * (-(-self.tiles // segments) * self.tile_us + BLOCK_US)
-        memory = self.memory_us * self._uneven(self.units * segments)
-        # A smooth maximum: blocks that wait for memory all the time still wait for each other.
-        slowest: float = (blocks**SHARPNESS + memory**SHARPNESS) ** (1 / SHARPNESS)
+        each = -(-self.tiles // segments) * self.tile_us + BLOCK_US
+        # The last wave has the memory to itself, and each of its blocks as far to go as the others.
+        slowest = _slowest(waves * each, waves * self._memory_us(self.resident, blocks))
+        if rest:
+            slowest += _slowest(each, self._memory_us(rest, blocks))
         return slowest + merge
 
-    def _uneven(self, blocks: int) -> float:
-        """Return how much longer memory takes where some SMs have more blocks than others."""
-        if not self.sms or blocks > self.resident:
-            return 1.0
-        return 1 + UNEVEN * (-(-blocks // self.sms) * self.sms / blocks - 1)
+    def _memory_us(self, wave: int, blocks: int) -> float:
+        """Return what memory takes for the blocks of one wave."""
+        share = self.memory_us * wave / blocks
+        if not self.sms:
+            return share
+        if wave <= self.sms < self.resident:
+            return share / ALONE
+        # Some SMs have a block more than others.
+        share *= 1 + UNEVEN * (-(-wave // self.sms) * self.sms / wave - 1)
+        # A block that is alone on its SM by its plan has more on the way.
+        return share if self.resident <= self.sms else share / REACHED + RAMP_US
 
     @property
     def best(self) -> int:
         """Return the best number of segments."""
         counts = range(1, max(1, min(MOST, self.tiles)) + 1)
         return min(counts, key=lambda count: (self.time_us(count), count))
+
+
+def _slowest(blocks: float, memory: float) -> float:
+    """Return a smooth maximum: blocks that wait for memory all the time wait for each other too."""
+    slowest: float = (blocks**SHARPNESS + memory**SHARPNESS) ** (1 / SHARPNESS)
+    return slowest
 
 
 def work_of(

@@ -60,6 +60,12 @@ def test_few_units_fill_the_device():
     uneven = Work(64, 86, 264, 1.0, memory_us=60.0, sms=132)
     assert uneven.best in (2, 4)
     assert Work(8, 1, 264, 1.0).best == 1
+    # As measured on one H200: a wave of a few blocks more costs as much as a whole one.
+    counts = {
+        units: Work(units, 43, 264, 1.0, 8192 * units, 0.491 * units, 132) for units in (104, 136)
+    }
+    assert [work.best for work in counts.values()] == [1, 1]
+    assert counts[136].time_us(2) > counts[136].time_us(3)
 
 
 def test_kernels_keep_to_their_registers(monkeypatch):

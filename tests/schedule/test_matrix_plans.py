@@ -11,10 +11,13 @@ from redlang.ir.interpret import bind, interpret
 from redlang.ir.normalise import normalise
 from redlang.ir.run_loops import run_loops
 from redlang.schedule.device import DEFAULT_DEVICE
+from redlang.schedule.facts import Facts, Layout
 from redlang.schedule.lower import lower
-from redlang.schedule.matrix_plans import matrix_candidates
+from redlang.schedule.matrix_model import ranked
+from redlang.schedule.matrix_plans import FAMILY, matrix_candidates
 from redlang.schedule.model import segments
 from redlang.schedule.nests import find_nests
+from redlang.schedule.parts import Candidate
 from redlang.schedule.plan import Plan, segment_axis
 from tests.kernels import resolve_text
 
@@ -62,6 +65,16 @@ def test_a_few_rows_are_cut_along_what_is_summed():
     _, part = best(PLAIN, m=4, k=4096, n=4096)
     assert part.plan.segmented == "k"
     assert segments(part, {"m": 4, "k": 4096, "n": 4096}, DEFAULT_DEVICE) > 1
+
+
+@pytest.mark.parametrize(("units", "measured"), [(104, 65), (128, 76), (512, 278)])
+def test_a_block_an_sm_reads_as_fast_as_two(units, measured):
+    extents = {"h": units, "m": 1, "d": 128, "n": 4096, "e": 128}
+    program, part = best(QUERIES, **extents)
+    assert part.plan.segmented is None
+    facts = Facts(program, part.nest, extents, Layout({}, {}))
+    found = ranked(Candidate(FAMILY, (part,)), facts, DEFAULT_DEVICE)
+    assert 0.7 * measured < found.time_us < 1.1 * measured
 
 
 def test_tiny_products_are_left_to_threads():
