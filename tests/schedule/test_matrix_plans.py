@@ -67,7 +67,7 @@ def test_a_few_rows_are_cut_along_what_is_summed():
     assert segments(part, {"m": 4, "k": 4096, "n": 4096}, DEFAULT_DEVICE) > 1
 
 
-@pytest.mark.parametrize(("units", "measured"), [(104, 65), (128, 76), (512, 278)])
+@pytest.mark.parametrize(("units", "measured"), [(104, 65), (512, 278)])
 def test_a_block_an_sm_reads_as_fast_as_two(units, measured):
     extents = {"h": units, "m": 1, "d": 128, "n": 4096, "e": 128}
     program, part = best(QUERIES, **extents)
