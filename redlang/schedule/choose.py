@@ -27,6 +27,9 @@ NEAR_BYTES = 1 << 21
 STREAM_TILE = 2048
 # Steps along a swept axis while another axis runs through memory.
 STRIDED_TILE = 32
+# Columns of a unit: where they stay on chip, and where rows run past, which memory wants whole.
+COLUMNS = 256
+PASSING_COLUMNS = 4096
 CONTRACT_ROWS = 64
 CONTRACT_STREAM = 128
 RESIDENT_COLUMNS = 256
@@ -157,7 +160,7 @@ class _Chooser:
             else:
                 tiles[axis] = self._stream_tile(axis)
         grid = tuple(
-            GridAxis(a, self._grid_tile(a))
+            GridAxis(a, self._grid_tile(a, kind))
             for a in self.program.ordered({*self.nest.base, *extra_grid})
         )
         segmented = self._segmented(kind, grid, tiles)
@@ -200,7 +203,9 @@ class _Chooser:
         passes += again
         row = prod(self.extents[a] for a in _unique([*self.swept, *self.mapped]))
         near = NEAR_BYTES if again else ON_CHIP_BYTES
-        fits = 8 * row * prod(self.extents[a] for a in self.extra) <= near
+        fast = self._fast_axis()
+        columns = min(self.extents[fast], COLUMNS) if fast in self.nest.base else 1
+        fits = 8 * row * columns * prod(self.extents[a] for a in self.extra) <= near
         # What is computed anew for each element of a sweep is computed once by one sweep too.
         streams = len(self.nest.sweeps) == 1 and any(
             self._inner_work(axis) >= HEAVY_ELEMENTS for axis in self.swept
@@ -276,7 +281,7 @@ class _Chooser:
         room = CONTRACT_STREAM if not self.rows.isdisjoint(together) else 2 * RESIDENT_COLUMNS
         return room if len(together) == 1 else share(axis, together, room, self.extents)
 
-    def _grid_tile(self, axis: str) -> int:
+    def _grid_tile(self, axis: str, kind: Kind) -> int:
         if axis in self.extra and (self.rows or axis != self._fast_axis()):
             columns = {a: min(self.extents[a], RESIDENT_COLUMNS) for a in self.extra}
             return share(axis, self.extra, STREAM_TILE, columns)
@@ -291,7 +296,12 @@ class _Chooser:
             return 1
         fast = self._fast_axis()
         if axis == fast:
-            return 256 if self.extents[axis] > 16 else 16
+            # Lists, and what else is kept for each column, take room.
+            kept = self.extra or self.inner or self.slots - {None}
+            long = prod(self.extents[a] for a in self.swept) > 2 * STRIDED_TILE
+            passing = kind == "single-segment" and long and not kept
+            width = PASSING_COLUMNS if passing else COLUMNS
+            return width if self.extents[axis] > 16 else 16
         if fast in self.nest.base or not self.nest.base or axis != self.nest.base[-1]:
             return 1
         row = prod(self.extents[a] for a in _unique([*self.swept, *self.mapped]))

@@ -59,6 +59,21 @@ def pools():
     threads.set_threads(None)
 
 
+@pytest.fixture
+def scratch(monkeypatch):
+    """The bytes of scratch memory of each step that was planned."""
+    sizes: list[int] = []
+    geometry = Planner.geometry
+
+    def noted(*arguments):
+        found = geometry(*arguments)
+        sizes.extend(size for _, _, size in found.steps)
+        return found
+
+    monkeypatch.setattr(Planner, "geometry", noted)
+    return sizes
+
+
 @pytest.mark.parametrize("name", LONG)
 def test_one_long_row_is_cut_for_its_sweep_and_for_what_is_stored_along_it(name, pools, rng):
     kernel = compiled(*LONG[name])
@@ -79,20 +94,11 @@ def test_one_long_row_is_cut_for_its_sweep_and_for_what_is_stored_along_it(name,
 
 
 @pytest.mark.parametrize("extents", [(1, 1, 4, 4), (2, 5, 3, 70)], ids=str)
-def test_axes_of_one_sum_share_a_tile(extents, rng, monkeypatch):
+def test_axes_of_one_sum_share_a_tile(extents, rng, scratch):
     """Gathered operands lie in scratch over the tiles of all axes of a convolution at once."""
     kernel = compiled(
         'x: "b c i j", w: "o c a e"', '"b o i j"', "return sum[c,a,e](x[b,c,i+a-1,j+e-1] * w)"
     )
-    scratch: list[int] = []
-    geometry = Planner.geometry
-
-    def noted(*arguments):
-        found = geometry(*arguments)
-        scratch.extend(size for _, _, size in found.steps)
-        return found
-
-    monkeypatch.setattr(Planner, "geometry", noted)
     x = rng.standard_normal(extents).astype(f32)
     w = rng.standard_normal((4, extents[1], 3, 3)).astype(f32)
     found = kernel(x, w)
@@ -157,3 +163,14 @@ def test_units_are_columns_where_columns_are_adjacent_in_memory(rng):
     means = compiled('y: "b c h w"', '"b c"', "return mean[h, w](y)")
     np.testing.assert_allclose(means(y), y.mean((2, 3)), rtol=1e-4, atol=1e-6)
     assert "c by 256" in str(means.explain("plan"))
+
+
+def test_long_columns_read_whole_rows_and_keep_none(rng, scratch):
+    kernel = compiled(
+        'x: "n m"', '("m", "n m")', "e = exp(x - max[n](x))", "t = sum[n](e)", "return t, e / t"
+    )
+    x = rng.standard_normal((5000, 80)).astype(f32)
+    for found, right in zip(kernel(x), kernel.reference(x), strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-5)
+    assert "m by 4096" in str(kernel.explain("plan"))
+    assert max(scratch) < 1 << 20
