@@ -33,7 +33,7 @@ from redlang.ir.run_sweep import finish, initial_states, merge, update
 from redlang.ir.tiles import Tile
 from redlang.runtime.arguments import describe
 from redlang.runtime.call import Call
-from redlang.runtime.constants import check_same
+from redlang.runtime.constants import check_extents, check_same, check_types
 from redlang.runtime.interop import CUPY, NUMPY, TORCH
 from redlang.runtime.memory import AnyArray
 from redlang.runtime.stream import Stream, element_expressions, reachable
@@ -154,6 +154,8 @@ class Fold:
         chunk = bind(made.program, self._values(call), "declared", streamed=self.axis)
         length = chunk.extents[self.axis]
         first = self._next if offset is None else offset
+        if not isinstance(first, int | np.integer):
+            raise ArgumentError(f"offset is {describe(offset)}, and must be an int")
         self._check_place(first, length)
         windows = {self.axis: (first, first + length)}
         scope = self._fixed(chunk, made)
@@ -180,6 +182,11 @@ class Fold:
             ArgumentError: The two belong to different kernels, axes, element types, extents or
                 constants, or both hold the same places.
         """
+        if not isinstance(other, Fold):
+            raise ArgumentError(
+                f"merge takes another fold over {self.axis}, not {describe(other)}",
+                hint="hand what arrives in pieces to update",
+            )
         if self.axis != other.axis or (
             self._stream is not None and other._stream is not None and self._stream != other._stream
         ):
@@ -278,11 +285,7 @@ class Fold:
             self._stream = self._kernel.stream(call.program, self.axis)
             first = next(iter(call.arguments.values()))
             self._home = first.library.name
-        elif call.program != self._resolved:
-            raise ArgumentError(
-                "the element types of this chunk are not those of earlier ones",
-                hint="convert the chunk first",
-            )
+        check_types(call.program, self._resolved)
         if self._stream is not None and self._size is None and self._stream.needs_size():
             raise ArgumentError(
                 f"{call.program.name} uses size({self.axis}) in its elements",
@@ -331,16 +334,10 @@ class Fold:
 
     def _check_extents(self, scope: Scope | None, new: str, old: str) -> None:
         """Raise ArgumentError unless all axes but the streamed one are as long as before."""
-        if scope is None or self._scope is None:
-            return
-        if self._others(scope) != self._others(self._scope):
-            raise ArgumentError(
-                f"{new} has {self._others(scope)}, and {old} had {self._others(self._scope)}",
-                hint=f"chunks are pieces along {self.axis}, and differ only in how long they are",
-            )
-
-    def _others(self, scope: Scope) -> str:
-        return ", ".join(f"{a} = {n}" for a, n in scope.extents.items() if a != self.axis)
+        if scope is not None and self._scope is not None:
+            assert self._resolved is not None
+            old_extents = self._scope.extents
+            check_extents(self._resolved, scope.extents, old_extents, self.axis, (new, old))
 
     def _run(self, made: Stream, scope: Scope, first: int, length: int) -> States:
         """Return the states of a chunk, step by step along the axis."""

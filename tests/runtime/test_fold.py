@@ -281,7 +281,7 @@ def test_folds_of_different_constants_are_not_merged():
             fold.merge(second)
     with pytest.raises(redlang.ArgumentError, match=r"q differs .*: f32 \(2, 8\).* f32 \(1, 8\)"):
         fold.merge(attention.fold("n", q=q[:1]).update(k, v))
-    with pytest.raises(redlang.ArgumentError, match=r"e = 2, .* e = 3"):
+    with pytest.raises(redlang.ArgumentError, match=r"v: the other fold has e = 2, .* e = 3"):
         fold.merge(attention.fold("n", q=q).update(k, v[:, :2]))
     assert fold.merge(attention.fold("n", q=q.copy()).update(k, v)).count == 100
     with pytest.raises(
@@ -415,10 +415,14 @@ def test_says_what_is_wrong_with_a_chunk():
     with pytest.raises(redlang.ArgumentError, match="nothing has been folded"):
         fold.result()
     fold.update(X)
-    with pytest.raises(redlang.ArgumentError, match=r"m = 2.*\n.* differ only in how long"):
+    with pytest.raises(redlang.ArgumentError, match=r"x: .* m = 2, .* m = 3\n.* only in how long"):
         fold.update(X[:2])
-    with pytest.raises(redlang.ArgumentError, match="element types"):
+    with pytest.raises(redlang.ArgumentError, match=r"x holds f64 in this chunk, and f32 in"):
         fold.update(X.astype(np.float64))
+    with pytest.raises(redlang.ArgumentError, match=r"offset is 1\.5, and must be an int"):
+        fold.update(X, offset=1.5)
+    with pytest.raises(redlang.ArgumentError, match="another fold over n, not None"):
+        fold.merge(None)
     with pytest.raises(redlang.ArgumentError, match="takes 1 arrays by position"):
         fold.update(X, X)
     with pytest.raises(redlang.ArgumentError, match="x is a list"):
