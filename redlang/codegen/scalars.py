@@ -82,6 +82,8 @@ _RENAMED = {
 }
 # Powers up to this one are products: two roundings at most, and no logarithm.
 _LARGEST_PRODUCT = 4
+# Whole factors beside a square root: no more roundings than a quotient by four factors has.
+_LARGEST_WHOLE = 1
 
 
 def spell(expr: Expr, setting: Setting) -> str:
@@ -206,8 +208,10 @@ class _Spelling:
 
     def power(self, expr: Apply) -> str | None:
         base, exponent = expr.arguments
-        if not isinstance(exponent, Literal) or not float(exponent.value).is_integer():
+        if not isinstance(exponent, Literal):
             return None
+        if not float(exponent.value).is_integer():
+            return self.half_power(expr, float(exponent.value))
         times, dtype = int(exponent.value), expr.type.dtype
         if dtype.kind == "float" and abs(times) > _LARGEST_PRODUCT:
             return None
@@ -218,6 +222,20 @@ class _Spelling:
             factor = self.setting.keep(factor)
         product = self.product(factor, abs(times), wraps=_wraps(expr))
         return product if times > 0 else f"({number(1, dtype)} / {product})"
+
+    def half_power(self, expr: Apply, exponent: float) -> str | None:
+        """Return a power with a half, such as 1.5, as a product with a square root."""
+        dtype, times = expr.type.dtype, int(abs(exponent))
+        if dtype.kind != "float" or times > _LARGEST_WHOLE or not (2 * exponent).is_integer():
+            return None
+        factor = self.setting.keep(self.typed(expr.arguments[0], dtype))
+        # The powers of -inf and of -0 are those of inf and 0.
+        infinite = f"{factor} == {number(-math.inf, dtype)}"
+        positive = f"select({infinite}, {number(math.inf, dtype)}, {factor} + {number(0, dtype)})"
+        factor = self.setting.keep(positive)
+        root = f"sqrt({factor})"
+        product = f"({self.product(factor, times, wraps=False)} * {root})" if times else root
+        return product if exponent > 0 else f"({number(1, dtype)} / {product})"
 
     def product(self, factor: str, times: int, *, wraps: bool) -> str:
         """Return factor^times by squaring."""

@@ -60,10 +60,9 @@ HARMLESS_SPILLS = 48
 """Bytes that a kernel may spill: what lives across its loops, and is read after them."""
 SPILL_FREE = 1.15
 """How much longer a plan may take that spills nothing than one that spills so little."""
-SPILLED = 128
-"""Further bytes that make a plan take as much longer again as its estimate."""
-TRIES = 4
-"""Plans that spill, after which the best of them is taken."""
+SPILLED, LINES = 128, 6000
+"""Further bytes that make a plan take as much longer again as its estimate, and lines of text of
+plans that spill, after which the best of them is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +72,13 @@ class Fault:
     Attributes:
         nest: The number of the nest at fault.
         why: What is wrong with its plan.
-        spill_bytes: What it spills.
+        spill_bytes, lines: What it spills, and how long the text of its kernel is.
     """
 
     nest: int
     why: str
     spill_bytes: int = 0
+    lines: int = 0
 
 
 class CudaCompiler:
@@ -244,10 +244,10 @@ class CudaCompiler:
         """
         numbers = [0] * len(choice.ranked)
         refused: list[str] = []
-        second, second_us, tries = None, math.inf, 0  # the best plans that spill
+        second, second_us, lines = None, math.inf, 0  # the best plans that spill
         while all(n < len(options) for options, n in zip(choice.ranked, numbers, strict=True)):
             chosen = [options[n] for options, n in zip(choice.ranked, numbers, strict=True)]
-            if _time_us(chosen) > second_us or tries == TRIES:
+            if _time_us(chosen) > second_us or lines > LINES:
                 break
             if refused and _time_us(chosen) > limit:
                 return None
@@ -262,7 +262,7 @@ class CudaCompiler:
             logger.info("a plan is given up: %s of %s: %s", family, name, fault.why)
             refused.append(f"{family}: {fault.why}")
             if fault.spill_bytes:
-                tries += 1
+                lines += fault.lines
                 further = max(0, fault.spill_bytes - HARMLESS_SPILLS) / SPILLED
                 spilled_us = (SPILL_FREE + further) * _time_us(chosen)
                 if spilled_us < second_us:
@@ -319,8 +319,8 @@ class CudaCompiler:
                 assembly = binary.assembly
                 allowed = 0 if part.matrix is None else HARMLESS_SPILLS
                 if strict and (assembly.spill_bytes > allowed or assembly.slow):
-                    spilled = assembly.spill_bytes
-                    return None, Fault(number, f"spills {spilled} bytes", spilled)
+                    spilled, lines = assembly.spill_bytes, text.source.count("\n")
+                    return None, Fault(number, f"spills {spilled} bytes", spilled, lines)
                 shared = text.shared_bytes + assembly.shared_bytes
                 if shared > self.device.sm.shared_bytes_per_block:
                     return None, Fault(number, f"needs {shared} bytes of shared memory")
