@@ -228,7 +228,11 @@ class _Spelling:
         dtype, times = expr.type.dtype, int(abs(exponent))
         if dtype.kind != "float" or times > _LARGEST_WHOLE or not (2 * exponent).is_integer():
             return None
-        factor = self.setting.keep(self.typed(expr.arguments[0], dtype))
+        factor = self.typed(expr.arguments[0], dtype)
+        if exponent == 0.5:
+            # As in the reference, a square root for -inf and -0 too.
+            return f"sqrt({factor})"
+        factor = self.setting.keep(factor)
         # The powers of -inf and of -0 are those of inf and 0.
         infinite = f"{factor} == {number(-math.inf, dtype)}"
         positive = f"select({infinite}, {number(math.inf, dtype)}, {factor} + {number(0, dtype)})"
