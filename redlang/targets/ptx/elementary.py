@@ -45,7 +45,7 @@ def _short_exp_f32(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     return asm(builder, F32, "ex2.approx.ftz.f32 $0, $1;", "=f,f", [scaled])
 
 
-def _reciprocal_f32(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+def near_reciprocal(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     """1/x for normal x, off by at most 1 ulp."""
     return asm(builder, F32, "rcp.approx.ftz.f32 $0, $1;", "=f,f", [x])
 
@@ -53,7 +53,7 @@ def _reciprocal_f32(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
 def _short_sigmoid_f32(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     """1/(1 + e^-x), as exact as `_short_exp_f32`; an infinite e^-x makes it 0."""
     below = _short_exp_f32(builder, builder.fmul(x, ir.Constant(F32, -1.0)))
-    return _reciprocal_f32(builder, builder.fadd(below, ir.Constant(F32, 1.0)))
+    return near_reciprocal(builder, builder.fadd(below, ir.Constant(F32, 1.0)))
 
 
 def sigmoid_value(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
@@ -68,7 +68,7 @@ def sigmoid_value(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     total = builder.fadd(one, small)
     if x.type != F32:
         return builder.fdiv(upper, total)
-    inverse = _reciprocal_f32(builder, total)
+    inverse = near_reciprocal(builder, total)
     minus = builder.fsub(zero, inverse)
     text = "fma.rn.f32 $0, $1, $2, $3;"
     error = asm(builder, F32, text, "=f,f,f,f", [minus, total, one])
@@ -89,7 +89,7 @@ def _short_tanh_f32(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     x = extreme_value(builder, "min", raised, end, signed=True)
     z = builder.fmul(x, x)
     above, below = (_polynomial(builder, z, parts) for parts in (_TANH_ABOVE, _TANH_BELOW))
-    return builder.fmul(builder.fmul(x, above), _reciprocal_f32(builder, below))
+    return builder.fmul(builder.fmul(x, above), near_reciprocal(builder, below))
 
 
 def _polynomial(builder: ir.IRBuilder, z: ir.Value, parts: Sequence[float]) -> ir.Value:

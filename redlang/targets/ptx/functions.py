@@ -14,6 +14,7 @@ from redlang.targets.ptx.elementary import (
     FLOATS,
     extreme_value,
     libdevice,
+    near_reciprocal,
     on_floats,
 )
 from redlang.targets.ptx.inline import Typed, Values, Word, define_generic
@@ -191,7 +192,21 @@ def _reciprocal_parts(builder: ir.IRBuilder, x: ir.Value) -> tuple[ir.Value, ir.
     least = ir.Constant(whole, 1 << 23)
     scale_bits = builder.select(builder.icmp_signed("<", flipped, least), least, flipped)
     scale = builder.bitcast(scale_bits, F32)
-    return builder.fdiv(ir.Constant(F32, 1.0), builder.fmul(x, scale)), scale
+    return _near_one(builder, builder.fmul(x, scale)), scale
+
+
+def _near_one(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """Emit 1/x, rounded as divisions are, for x from 2^-22 to 4, and 0, infinity and NaN.
+
+    It is the compiler's own short way, without its call for other numbers: products of the tensor
+    core may be in flight.
+    """
+    near = near_reciprocal(builder, x)
+    one = ir.Constant(F32, 1.0)
+    off = libdevice(builder, "fma", builder.fsub(ir.Constant(F32, -0.0), x), near, one)
+    # 0 times infinity: the first answer is exact.
+    exact = builder.fcmp_unordered("uno", off, off)
+    return builder.select(exact, near, libdevice(builder, "fma", near, off, near))
 
 
 reciprocal = on_floats("reciprocal", lambda builder, x: _reciprocal_parts(builder, x)[0])
