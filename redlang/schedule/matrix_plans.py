@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from redlang.ir.build import Builder
 from redlang.ir.incremental import Partial, Sweep
 from redlang.ir.loops import GridAxis
 from redlang.ir.program import Expr, Load, Program
@@ -45,7 +44,6 @@ from redlang.schedule.product_plans import (
     product_shape,
 )
 from redlang.schedule.product_plans import Shape as Products
-from redlang.schedule.visited import is_band
 
 FAMILY = "matrix tiles"
 WIDEST = 256
@@ -82,8 +80,7 @@ class Shape:
         inner: Axes contracted inside the loop, whole.
         columns: Further axes of accumulators, whole.
         masked: Whether the loop has elements that take no part.
-        brief: Whether a unit has few of its tiles, for a mask bounds it from both sides, and little
-            work on elements beside their products.
+        light: Whether there is little work on elements beside their products.
         pairs: Arrays of a side of reductions over pairs, at most; 0 if there are none.
         narrow: Whether operands of 8 bits become 16 bits in shared memory.
         dtype: What products and pairs add up in.
@@ -94,7 +91,7 @@ class Shape:
     inner: tuple[str, ...]
     columns: tuple[str, ...]
     masked: bool
-    brief: bool
+    light: bool
     pairs: int = 0
     narrow: bool = False
     dtype: DType = F32
@@ -271,15 +268,11 @@ def _shape(facts: Facts, stored: tuple[DType, ...], paired: Sequence[Pairing] = 
     if len(kinds) != 1:
         return None
     arrays = (len(side) for pairing in paired for side in (pairing.lefts, pairing.rights))
-    (sweep,) = facts.nest.sweeps
-    special = facts.element_work.special / facts.size((*facts.nest.base, loop))
-    brief = special < FEW_SPECIAL and is_band(
-        sweep, loop, facts.pointwise, Builder.of(facts.program)
-    )
+    light = facts.element_work.special < FEW_SPECIAL * facts.size((*facts.nest.base, loop))
     own = [side for pair in products for side in pair if not set(rows) & set(side.type.axes)]
     narrow = any(is_part(facts.program, side, EIGHT_BITS) for side in own)
     most = max(arrays, default=0)
-    return Shape(rows, loop, inner, columns, masked, brief, most, narrow, *kinds)
+    return Shape(rows, loop, inner, columns, masked, light, most, narrow, *kinds)
 
 
 def product_pairs(facts: Facts) -> list[tuple[Expr, Expr]]:
@@ -401,7 +394,7 @@ def _fitted(
         if left >= 0:
             # Groups in turn fill each other's gaps between units as it is.
             calm = plan.persistent and plan.groups == 2 and not plan.turns
-            return replace(tiled, ahead=calm and shape.brief and left >= plan.tile_rows * once)
+            return replace(tiled, ahead=calm and shape.light and left >= plan.tile_rows * once)
         if plan.staged and kept <= limit:
             return replace(tiled, staged=False)
         columns -= STEP

@@ -1,4 +1,4 @@
-"""Which tiles of a sweep have elements that take part, and whether masks leave a short run."""
+"""Which tiles of a sweep have elements that take part."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 from redlang.ir import walk
 from redlang.ir.build import Builder
 from redlang.ir.incremental import Each, Let, Partial, Sweep
-from redlang.ir.program import Apply, Expr, Ref
-from redlang.schedule.bounds import bound, possible
+from redlang.ir.program import Expr, Ref
+from redlang.schedule.bounds import possible
 
 Lookup = Callable[[str], Expr | None]
 
@@ -45,24 +45,3 @@ def visited(sweep: Sweep, pointwise: Lookup, builder: Builder) -> Expr | None:
             return None
         tests.append(test)
     return builder.disjunction(tests)
-
-
-def is_band(sweep: Sweep, axis: str, pointwise: Lookup, builder: Builder) -> bool:
-    """Say whether a mask leaves one run of an axis, bounded from both sides by other indices.
-
-    A bound that a scalar may excuse (`(left < 0) | (n > m - left)`) is none: it may be absent.
-    """
-    test = visited(sweep, pointwise, builder)
-    read = frozenset[str]() if test is None else walk.refs(test)
-    ends = {bound(axis, end).name for end in ("first", "last")}
-    return test is not None and ends <= read and _is_run(test)
-
-
-def _is_run(test: Expr) -> bool:
-    match test:
-        case Apply(op="and", arguments=arguments):
-            return all(map(_is_run, arguments))
-        case Apply(op="lt" | "le" | "gt" | "ge"):
-            return True
-        case _:
-            return False

@@ -21,7 +21,6 @@ from redlang.targets.ptx.answers import (
 )
 from redlang.targets.ptx.barriers import (
     fetched,
-    fetched_for_all,
     got_number,
     named_arrive,
     named_barrier,
@@ -206,7 +205,6 @@ __all__ = [
     "fetch",
     "fetch_line",
     "fetched",
-    "fetched_for_all",
     "fold",
     "got_number",
     "held_rows",

@@ -128,8 +128,9 @@ class Machine:
             return 0
         return self.begun if self.producing else sum(self.waits.values())
 
-    def next_tile(self, capacity):
+    def next_tile(self, capacity, *, alone=False):
         def find(place, tile, stop):
+            assert not alone or self.producing
             tile, stop = (int(np.asarray(x).flat[0]) for x in (tile, stop))
             while tile < min(stop, capacity) and not self._bit(place, tile):
                 tile += 1
@@ -147,11 +148,7 @@ class Machine:
     # Units ------------------------------------------------------------------------------------
 
     def fetched(self, counter, last):
-        """Number the units of a launch for one thread; the counter wraps to 0."""
-        assert np.unique(np.asarray(self.thread)).size == 1, "each lane of a warp fetches a unit"
-        return self.fetched_for_all(counter, last)
-
-    def fetched_for_all(self, counter, last):
+        """Number the units of a launch, for the first lane of a warp; the counter wraps to 0."""
         del counter
         number = self.fetches
         self.begun += 1
@@ -705,7 +702,6 @@ class Tiles(Keys):
         self.fetch, self.fetch_line = machine.fetch, machine.fetch_line
         self.barrier_wait, self.barrier_expect = machine.wait, machine.expect
         self.fetched, self.put_number = machine.fetched, machine.put_number
-        self.fetched_for_all = machine.fetched_for_all
         self.got_number = machine.got_number
         self.extremes, self.put_end = machine.extremes, machine.put_end
         self.range_of, self.put_word = machine.range_of, machine.put_word

@@ -9,8 +9,9 @@ import pytest
 from redlang.algebra.fuse import fuse
 from redlang.codegen.cuda.kernel_text import ArrayClass, Classes
 from redlang.codegen.cuda.matrices import emit
+from redlang.codegen.cuda.matrix_factors import Factored, factored
 from redlang.codegen.cuda.matrix_fills import Fill, filling, kind_of
-from redlang.codegen.cuda.matrix_masks import index_bounds
+from redlang.codegen.cuda.matrix_masks import apart, index_bounds
 from redlang.codegen.cuda.matrix_shares import (
     first_values,
     with_common_factors,
@@ -23,7 +24,7 @@ from redlang.ir.loops import Combine, Compute, Fold, Loop
 from redlang.ir.normalise import normalise
 from redlang.ir.program import Literal
 from redlang.ir.run_loops import run_loops
-from redlang.ir.types import BF16, F32, Type
+from redlang.ir.types import BF16, BOOL, F32, Type
 from redlang.schedule.device import DEFAULT_DEVICE
 from redlang.schedule.lower import lower
 from redlang.schedule.matrix_plans import matrix_candidates
@@ -151,9 +152,57 @@ def test_documents_are_told_apart_by_the_producer(name):
     assert text.queued
     assert [space.name for space in text.spaces] == ["doc.n.128.least", "doc.n.128.greatest"]
     assert text.before is not None
-    # Rows and columns, of which one warp asks all tiles.
+    # Rows and columns, of which one warp asks all tiles: whether anything is seen, whether all is,
+    # and whether all documents are the same where the diagonal hides something.
     assert text.source.count("w.range_of(") == 2
-    assert text.source.count("w.put_word(") == 2
+    assert text.source.count("w.put_word(") == (3 if name == "causal documents" else 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "meet"),
+    [("causal", True), ("documents", True), ("window", True), ("capped window", False)],
+)
+def test_units_meet_where_elements_take_one_special_function(name, meet):
+    assert lowered(TEXTS[name], extents=LONG)[2].ahead == meet
+    assert ("ended_place" in written(TEXTS[name]).source) == meet
+
+
+def test_a_result_leaves_beside_the_next_units_first_product():
+    text = written(CAUSAL).source
+    joint = text[text.index("if number < i32(0):") :]
+    steps = ["sum_2_sum_2 = product", "sum_1_sum_tile = product", "sum_2_sum_2 = wait", "copy_out("]
+    steps.append("sum_1_sum_tile = wait")
+    places = [joint.index(step) for step in steps]
+    assert places == sorted(places)
+
+
+def test_keys_are_copied_a_tile_ahead_of_values():
+    text = written(CAUSAL).source
+    loop = text[text.index("while n_first < n_stop:") :]
+    assert loop.index("k_map") < loop.index("v_map")
+    assert "d_block, n, h_block" in loop[: loop.index("v_map")]
+    assert "e_block, n_first, h_block" in loop
+
+
+def test_a_condition_comes_apart_into_bounds_and_the_rest():
+    m, n = B.index("m"), B.index("n")
+    causal, sinks = B.apply("le", n, m), B.apply("or", B.apply("gt", n, m), B.apply("lt", n, m))
+    assert apart(B.apply("and", causal, sinks), "n", B) == (causal, sinks)
+    assert apart(causal, "n", B) == (causal, None)
+
+
+def test_a_result_is_one_product_with_a_factor_of_its_row():
+    total, once = (ref(name, Type(F32, ("m",))) for name in ("total", "once"))
+    some, tile = ref("some", Type(BOOL, ("m",))), ref("tile", Type(F32, ("m", "n")))
+
+    def taken(expr):
+        return factored(expr, lambda name: None, lambda e: "n" in e.type.axes)
+
+    result = B.div(B.where(some, B.mul(once, tile), literal(0.0)), total)
+    assert taken(result) == Factored(tile, (once,), total, (some,))
+    assert taken(B.mul(tile, tile)) is None
+    assert taken(B.div(result, total)) is None
+    assert taken(B.where(some, tile, literal(1.0))) is None
 
 
 def test_a_prefix_of_each_ends_the_loop():

@@ -184,22 +184,41 @@ class Emitter(UnitRanges):
 
     def _producer(self, operands: Sequence[Operand]) -> list[str]:
         """Return the lines with which the producer fills rings for one unit."""
-        frame = self.frame
         ring_of = self.consumer.shared.copied
-        lines = []
+        lines: list[str] = []
         for operand in operands:
             if operand.loop is None:
-                lines += fill_ring(frame, ring_of(operand), None)
-        for loop in self.loops:
-            _, stop = self.consumer.ends[id(loop)]
-            first = frame.first(loop.axis)
-            skipped = self.consumer.skipped(loop)
-            lines += [*self.consumer.entered(loop), f"while {first} < {stop}:"]
-            for operand in dict.fromkeys(operands_of([self.works[id(loop)]])):
-                if operand.loop is not None:
-                    lines += indented(fill_ring(frame, ring_of(operand), first))
-            lines += indented([f"{first} = {first} + {loop.tile}", *skipped])
-        return lines
+                lines += fill_ring(self.frame, ring_of(operand), None)
+        return [*lines, *(line for loop in self.loops for line in self._copying(loop))]
+
+    def _copying(self, loop: Loop) -> list[str]:
+        """Return lines that start a loop's copies.
+
+        Operands of late products follow those of the next tile's first ones, as products do: a
+        tile's place is free when its product is done. Few rows, whose results leave as they are,
+        wait for memory alone: there all places are filled as soon as there are any.
+        """
+        frame, consumer = self.frame, self.consumer
+        _, stop = consumer.ends[id(loop)]
+        first, upcoming = frame.first(loop.axis), frame.module.names.of("upcoming", loop.axis)
+        work = self.works[id(loop)]
+        operands = [o for o in dict.fromkeys(work.operands) if o.loop is not None]
+        early = [o for o in operands if o in set(replace(work, tails=()).operands)]
+        late = [o for o in operands if o not in early]
+
+        def filled(operands: Sequence[Operand], place: str) -> list[str]:
+            rings = [consumer.shared.copied(operand) for operand in operands]
+            return [line for ring in rings for line in fill_ring(frame, ring, place)]
+
+        following = [f"{upcoming} = {first} + {loop.tile}"]
+        following += consumer.skipped(loop, upcoming, alone=True)
+        begin = consumer.entered(loop, alone=True)
+        tile = [*filled(operands, first), *following]
+        if early and late and self.plan.staged:
+            begin += [f"if {first} < {stop}:", *indented(filled(early, first))]
+            ahead = [f"if {upcoming} < {stop}:", *indented(filled(early, upcoming))]
+            tile = [*following, *ahead, *filled(late, first)]
+        return [*begin, f"while {first} < {stop}:", *indented([*tile, f"{first} = {upcoming}"])]
 
     def _is_stream(self) -> bool:
         """Say whether a unit is one loop whose late products may run beside the next unit's."""

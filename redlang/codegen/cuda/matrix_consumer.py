@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from redlang.codegen.cuda.frame import Value
 from redlang.codegen.cuda.matrix_checks import spoil
 from redlang.codegen.cuda.matrix_demand import RESERVE, demand
-from redlang.codegen.cuda.matrix_elements import LoopText, MatrixElements, is_plain
+from redlang.codegen.cuda.matrix_elements import MatrixElements, is_plain
 from redlang.codegen.cuda.matrix_fills import (
     POSITIVE,
     Kind,
@@ -36,7 +36,7 @@ from redlang.codegen.cuda.matrix_shares import (
     with_shares,
     without_scalings,
 )
-from redlang.codegen.cuda.matrix_strands import Strand, strands
+from redlang.codegen.cuda.matrix_strands import LoopText, Strand, strands
 from redlang.codegen.cuda.matrix_stream import Stream
 from redlang.codegen.cuda.matrix_text import unsuited
 from redlang.codegen.cuda.matrix_weights import Power, with_powers
@@ -104,32 +104,38 @@ class Consumer(MatrixElements):
             for line in scope.lines:
                 frame.line(line)
             with frame.scope([statement.axis], written) as scope:
-                complete = [
+                for place in places:
                     self._step(strands, place, (place or len(strands)) - 1, turns=True)
-                    for place in places
-                ]
                 self._next(statement, first)
-            with frame.scope([]) as ending:
+            with frame.scope([]) as issued:
                 before = [product for strand in strands[:-1] for product in strand.work.late]
                 self.await_operands(last.work.late, before)
                 for product in last.work.late:
                     self.issue(product)
-                self.wait(0, list(dict.fromkeys(p.contract.name for p in last.work.late)))
-                self.release(last.work.late)
+            with frame.scope([]) as ending:
+                self._complete(last)
         more, left = f"{first} < {stop}", self.released_whole(statement)
         if self.streams:
+            with frame.scope([statement.axis], written) as both:
+                complete = self._joint(strands)
+                for place in places[1:]:
+                    self._step(strands, place, place - 1, turns=True)
+                self._next(statement, first)
             late = [product.contract.name for s in strands for product in s.work.late]
             self.stream = Stream(
                 more=more,
                 begun=len(frame.at(frame.depth)),
                 first=outer.lines,
-                tile=scope.lines[: complete[0]],
-                rest=scope.lines[complete[0] :],
+                tile=scope.lines,
+                issued=issued.lines,
+                joint=both.lines[:complete],
+                rest=both.lines[complete:],
                 last=ending.lines,
                 left=left,
                 accumulators=frozenset(map(self._variable_of, late)),
             )
             return
+        ending.lines[:0] = issued.lines
         lines = [*outer.lines, f"while {more}:", *indented(scope.lines), *left, *ending.lines]
         self.block(f"if {more}:", lines)
         if left:
@@ -140,12 +146,48 @@ class Consumer(MatrixElements):
         assert value is not None
         return value.text
 
-    def _step(
-        self, strands: Sequence[LoopText], place: int, flying: int | None, *, turns: bool = False
-    ) -> int:
-        """Write one strand's work on a tile, beside the last products of the one before.
+    def _complete(self, strand: LoopText, pending: int = 0) -> None:
+        """Wait for a unit's last products while `pending` others run; give their tiles back."""
+        self.wait(pending, list(dict.fromkeys(p.contract.name for p in strand.work.late)))
+        self.release(strand.work.late)
 
-        Return how many lines of the tile come before its element work.
+    def _joint(self, strands: Sequence[LoopText]) -> int:
+        """Write a unit's first strand beside the last products of the unit before.
+
+        Return how many lines it takes until those are complete.
+        """
+        strand = self.current = strands[0]
+        heads = strand.work.heads
+        self.await_operands(heads)
+        for product in heads:
+            self.issue(product)
+        self.loads(strand)
+        self._look_ahead(strand)
+        self._complete(strands[-1], len(heads))
+        complete = len(self.frame.at(self.frame.depth))
+        self.wait(0, [p.contract.name for p in heads])
+        self.release(heads, _around(strands, 0, lambda work: work.heads)[1])
+        self.elements(strand)
+        self._packed(strand)
+        return complete
+
+    def _packed(self, strand: LoopText) -> None:
+        """Write what makes a strand's last products ready to be issued."""
+        self._moves(strand)
+        for product in strand.work.late:
+            self.pack(product)
+        self._spoil(strand)
+        self.current = None
+
+    def _step(
+        self,
+        strands: Sequence[LoopText],
+        place: int,
+        flying: int | None,
+        *,
+        turns: bool = False,
+    ) -> None:
+        """Write one strand's work on a tile, beside the last products of the one before.
 
         Args:
             strands: All of the loop's.
@@ -169,24 +211,20 @@ class Consumer(MatrixElements):
             self._pass_turn()
         if flying is not None:
             self.loads(strand)
+        if not place:
+            self._look_ahead(strand)
         if heads:
             self.wait(len(late), names)
         self.release(heads, later)
         if late and strand.early:
             self.wait(0, list(dict.fromkeys(moved)))
             self.release(late, after)
-        complete = len(self.frame.at(self.frame.depth))
         self.elements(strand)
         if late and not strand.early:
             made = [self.fragment_name(product.rows) for product in strand.work.late]
             self.wait(0, list(dict.fromkeys([*moved, *filter(None, made)])))
             self.release(late, after)
-        self._moves(strand)
-        for product in strand.work.late:
-            self.pack(product)
-        self._spoil(strand)
-        self.current = None
-        return complete
+        self._packed(strand)
 
     def _take_turn(self) -> None:
         """Wait until the group before this one has issued its products."""
@@ -270,8 +308,8 @@ class Consumer(MatrixElements):
         found = strands(work, elements)
         flying = [strand.work.late for strand in (found[-1], *found[:-1])]
         return [
-            self._strand(statement, strand, names, rows, beside, waits=self.streams and not place)
-            for place, (strand, beside) in enumerate(zip(found, flying, strict=True))
+            self._strand(statement, strand, names, rows, beside)
+            for strand, beside in zip(found, flying, strict=True)
         ]
 
     def _may_move(self, factor: Expr) -> bool:
@@ -289,8 +327,6 @@ class Consumer(MatrixElements):
         first: Sequence[str],
         rows: Mapping[str, Kind],
         flying: Sequence[Multiply],
-        *,
-        waits: bool,
     ) -> LoopText:
         """Return how the absent elements of a strand are kept out, and how its products overlap.
 
@@ -300,7 +336,6 @@ class Consumer(MatrixElements):
             first: Element values that read no result of a fold.
             rows: What is known of values of rows.
             flying: What runs beside the strand's element work.
-            waits: Whether it may not: what follows is another unit's.
         """
         work, elements = strand.work, strand.elements
         uses: list[Use] = [s for s in elements if isinstance(s, Fold) and statement.axis in s.over]
@@ -317,12 +352,10 @@ class Consumer(MatrixElements):
         counted = tuple(use for use in uses if not is_plain(use))
         groups = [g for g in (sources, names, [*sources, *names]) if g]
         found = filling(elements, counted, groups, varies, rows)
-        early = self._waits_early(statement, strand, flying, waits=waits)
+        early = self._waits_early(statement, strand, flying)
         return LoopText(statement, work, elements, found, counted, early)
 
-    def _waits_early(
-        self, statement: Loop, strand: Strand, flying: Sequence[Multiply], *, waits: bool
-    ) -> bool:
+    def _waits_early(self, statement: Loop, strand: Strand, flying: Sequence[Multiply]) -> bool:
         """Say whether a group waits for its last products before its element work.
 
         Else they run beside it, and their packed operands take registers. Where two groups fill
@@ -332,7 +365,7 @@ class Consumer(MatrixElements):
             UnsuitedError: Registers have no room for tiles either way, and smaller ones remain.
         """
         if self.matrix.unit != "wgmma" or self.matrix.width(statement.axis) <= SMALLEST:
-            return waits
+            return False
 
         def size(type_: Type) -> int:
             return self.frame.size(self.frame.tile_axes(type_.axes))
@@ -342,16 +375,29 @@ class Consumer(MatrixElements):
         early = held + demand(strand.work, strand.elements, flying, size, early=True)
         room = self.matrix.consumer_registers(bool(self.checked)) - RESERVE
         calm = self.matrix.groups == 2 and not self.matrix.turns
-        waits |= late > room
-        if waits and not (calm and early <= room):
+        if late > room and not (calm and early <= room):
             raise unsuited(f"tiles of {early} registers where there is room for {room}")
-        self.needed = max(self.needed, RESERVE + (early if waits else late))
-        return waits
+        self.needed = max(self.needed, RESERVE + (late if late <= room else early))
+        return late > room
+
+    def _look_ahead(self, strand: LoopText) -> None:
+        """Find out while products run what is known of the current tile, and which is the next."""
+        statement = strand.statement
+        conditions = [product.contract.condition for product in strand.work.late]
+        self.answers(strand.axis, [strand.filling.condition, *conditions])
+        upcoming = self.frame.module.names.of("upcoming", statement.axis)
+        skipped = self.skipped(statement, upcoming)
+        if skipped:
+            self.frame.line(f"{upcoming} = {self.frame.first(statement.axis)} + {statement.tile}")
+            for line in skipped:
+                self.frame.line(line)
 
     def _next(self, statement: Loop, first: str) -> None:
-        self.frame.line(f"{first} = {first} + {statement.tile}")
-        for line in self.skipped(statement):
-            self.frame.line(line)
+        following = f"{first} + {statement.tile}"
+        if id(statement) in self.wanted:
+            # It has been looked for.
+            following = self.frame.module.names.of("upcoming", statement.axis)
+        self.frame.line(f"{first} = {following}")
 
 
 def _around(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from redlang.codegen.arguments import Extent
 from redlang.codegen.cuda.frame import Value, conjunction
-from redlang.codegen.cuda.matrix_fills import POSITIVE, Fill, Filling, Use, kind_of
+from redlang.codegen.cuda.matrix_fills import POSITIVE, Fill, Use, kind_of
 from redlang.codegen.cuda.matrix_masks import (
     Bounds,
     existence,
@@ -16,14 +15,16 @@ from redlang.codegen.cuda.matrix_masks import (
     least,
 )
 from redlang.codegen.cuda.matrix_presence import maximum_of, shown_by
-from redlang.codegen.cuda.matrix_roles import LoopWork, Multiply
+from redlang.codegen.cuda.matrix_producer import indented
+from redlang.codegen.cuda.matrix_roles import Multiply
 from redlang.codegen.cuda.matrix_shares import is_moved
+from redlang.codegen.cuda.matrix_strands import LoopText
 from redlang.codegen.cuda.matrix_unit import MatrixUnit
 from redlang.codegen.cuda.matrix_weights import Power, is_exponential
 from redlang.codegen.cuda.values import Operands, constant
 from redlang.ir import walk
 from redlang.ir.build import literal
-from redlang.ir.loops import Combine, Compute, Contract, Fold, Loop, Statement
+from redlang.ir.loops import Combine, Compute, Contract, Fold
 from redlang.ir.program import Apply, Expr, Literal, Load, Ref
 from redlang.ir.types import BOOL, I64, Type
 from redlang.schedule import tidy
@@ -31,24 +32,6 @@ from redlang.schedule import tidy
 KEEPS, TURNS = 1, 2
 """Bits of what a factor does to the sign of an infinity."""
 _JOINS = {"sum": "a + b", "max": "maximum(a, b)", "min": "minimum(a, b)"}
-
-
-@dataclass(slots=True)
-class LoopText:
-    """What the consumer knows of a loop while it writes it."""
-
-    statement: Loop
-    work: LoopWork
-    elements: tuple[Statement | Power, ...]
-    filling: Filling
-    uses: tuple[Use, ...]
-    early: bool = False
-    partial: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def axis(self) -> str:
-        """Return the loop's axis."""
-        return self.statement.axis
 
 
 class MatrixElements(MatrixUnit):
@@ -111,11 +94,27 @@ class MatrixElements(MatrixUnit):
         fills = [f for f in fills if f.value != 0 or f.before is not None or f.name not in zeros]
         if whole is None or not fills:
             return
-        # What depends on the loop's index belongs to the branch: few tiles take it.
-        with self.frame.scope([loop.axis]) as scope:
+        lines = self._overwritten(loop.axis, fills, condition)
+        bounds, rest = (None, None) if condition is None else self.apart(loop.axis, condition)
+        test = None if rest is None else self.certain(loop.axis, rest)
+        if bounds is not None and test is not None:
+            # What arrays hold, or several bounds, often hides nothing where one bound does.
+            plain = self._overwritten(loop.axis, fills, bounds)
+            head = f"if {self.values.value(test).text}:"
+            lines = [head, *indented(plain), "else:", *indented(lines)]
+        self.block(f"if not {whole}:", lines)
+
+    def _overwritten(
+        self, axis: str, fills: Sequence[Fill], condition: Expr | None
+    ) -> Sequence[str]:
+        """Return lines that overwrite what is absent.
+
+        What depends on the loop's index is among them: few tiles take them.
+        """
+        with self.frame.scope([axis]) as scope:
             for fill in fills:
-                self._overwrite(loop.axis, fill.name, fill.value, condition)
-        self.block(f"if not {whole}:", scope.lines)
+                self._overwrite(axis, fill.name, fill.value, condition)
+        return scope.lines
 
     def test_operands(self, loop: LoopText) -> None:
         """Put zeros into computed operands of products where no fill does."""

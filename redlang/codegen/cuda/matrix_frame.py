@@ -24,7 +24,6 @@ _NAMES = {
         "following",
         "queue_place",
         "queue_parity",
-        "has_ended",
         "ended_place",
         "stage",
         "thread",

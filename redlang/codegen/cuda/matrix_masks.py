@@ -85,6 +85,15 @@ def index_bounds(condition: Expr, axis: str, builder: Builder) -> Bounds:
     return bounds_of(condition, symbol, symbol, builder)
 
 
+def apart(condition: Expr, axis: str, builder: Builder) -> tuple[Expr | None, Expr | None]:
+    """Return the part of a condition that is bounds of the index of `axis`, and what is left."""
+    bounds: list[Expr | None] = []
+    rest: list[Expr | None] = []
+    for part in conjuncts(condition):
+        (bounds if index_bounds(part, axis, builder).rest is None else rest).append(part)
+    return builder.conjunction(bounds), builder.conjunction(rest)
+
+
 def existence(condition: Expr, axis: str, start: Expr, stop: Expr, builder: Builder) -> Expr | None:
     """Return whether a condition holds for an index of `axis`; None where bounds do not say.
 

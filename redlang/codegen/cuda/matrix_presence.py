@@ -50,14 +50,20 @@ def shown_by(unit: MatrixUnit, maximum: Value) -> tuple[Value, str]:
     operands = Operands()
     text = f"{operands.name(maximum)} > {constant(-inf, maximum.code)}"
     (shown,) = values.mapped("shown", ["bool"], [], [text], operands, maximum.axes, frame.depth)
+    return shown, all_rows(unit, shown)
+
+
+def all_rows(unit: MatrixUnit, test: Value) -> str:
+    """Return whether a test of rows holds for all of a warp's."""
+    frame, values = unit.frame, unit.values
     operands = Operands()
-    text = f"select({operands.name(shown)}, i32(1), i32(0))"
-    (each,) = values.mapped("each", ["i32"], [], [text], operands, maximum.axes, frame.depth)
+    text = f"select({operands.name(test)}, i32(1), i32(0))"
+    (each,) = values.mapped("each", ["i32"], [], [text], operands, test.axes, frame.depth)
     both = frame.module.function(
         "join_both", ["i32"], [("a", "i32"), ("b", "i32")], [], ["i32(a & b)"]
     )
-    for axis in maximum.axes:
+    for axis in test.axes:
         make = frame.module.declare("both", f'w.fold({both}, {frame.counts(each.axes)}, "{axis}")')
         left = tuple(a for a in each.axes if a != axis)
         each = values.assign("each", f"{make}({each.text})", left, "i32", frame.depth)
-    return shown, f"t.ballot({each.text} == i32(0)) == u32(0)"
+    return f"t.ballot({each.text} == i32(0)) == u32(0)"

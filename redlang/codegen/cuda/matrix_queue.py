@@ -74,8 +74,9 @@ class Queue:
             f"w.put_number({self._at(_NUMBER)}, -1)",
             f"w.barrier_arrive({self._at(0)}, i32(1))",
         ]
-        fetched = "fetched_for_all" if scan else "fetched"
+        following = "following"
         if scan:
+            following = "w.warp_uniform(following)"
             put, lines, end = (["if lane == i32(0):", *indented(x)] for x in (put, lines, end))
         return [
             *self.first(),
@@ -83,15 +84,14 @@ class Queue:
             "while number < units:",
             *indented(
                 [
-                    f"following = i32(i32(cuda.gridDim.x) + w.{fetched}("
-                    f"{self.counter}, i32(units - i32(1))))",
+                    f"following = w.fetched({self.counter}, i32(units - i32(1)))",
                     *unit,
                     self._wait_for_room(),
                     *scan,
                     *put,
                     *self.advance(),
                     *lines,
-                    "number = following",
+                    f"number = i32(i32(cuda.gridDim.x) + {following})",
                 ]
             ),
             self._wait_for_room(),

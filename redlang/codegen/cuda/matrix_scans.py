@@ -17,7 +17,7 @@ from redlang.ir.program import Expr, Ref
 from redlang.ir.types import BOOL, Type
 from redlang.schedule.fragments import WARP
 
-CAPACITY = 2048
+CAPACITY = 1024
 """Tiles of a loop that there are bits for; those beyond are looked at, and tested."""
 _BYTES = CAPACITY // 8
 _WORDS = CAPACITY // WARP
@@ -47,18 +47,20 @@ class Scan:
         """Return the shared memory that the answers for one unit take."""
         return _BYTES * len(self.asked)
 
-    def following(self, answer: Ref, first: str, stop: str) -> str:
+    def following(self, answer: Ref, first: str, stop: str, *, alone: bool) -> str:
         """Return the line that goes on to a tile whose bit is set, or beyond the end.
 
         Args:
             answer: What `ask` returned.
             first: The variable of the tile's first index.
             stop: The end of the loop.
+            alone: Whether one thread asks, not a warp.
         """
         _, number, axis = answer.name.split(".")
         frame = self.frame
         tile = frame.spread(axis).extent
-        make = frame.module.declare("next_tile", f"w.next_tile({CAPACITY})")
+        text = f"w.next_tile({CAPACITY}, alone=True)" if alone else f"w.next_tile({CAPACITY})"
+        make = frame.module.declare("next_tile", text)
         place = place_of(int(number))
         end = f"i32(t.tiles({stop}, {tile}))"
         return f"{first} = i64({make}({place}, i32({first} // {tile}), {end})) * {tile}"

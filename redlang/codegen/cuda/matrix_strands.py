@@ -8,13 +8,14 @@ time, and the products of each run beside the element work of the next.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from redlang.codegen.cuda.matrix_fills import Filling, Use
 from redlang.codegen.cuda.matrix_pairs import Paired
 from redlang.codegen.cuda.matrix_roles import LoopWork, Multiply
 from redlang.codegen.cuda.matrix_weights import Power
 from redlang.ir import walk
-from redlang.ir.loops import Commit, Statement
+from redlang.ir.loops import Commit, Loop, Statement
 from redlang.schedule import tidy
 
 Element = Statement | Power
@@ -27,6 +28,24 @@ class Strand:
 
     work: LoopWork
     elements: tuple[Element, ...]
+
+
+@dataclass(slots=True)
+class LoopText:
+    """What the consumer knows of a strand of a loop while it writes it."""
+
+    statement: Loop
+    work: LoopWork
+    elements: tuple[Statement | Power, ...]
+    filling: Filling
+    uses: tuple[Use, ...]
+    early: bool = False
+    partial: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def axis(self) -> str:
+        """Return the loop's axis."""
+        return self.statement.axis
 
 
 def strands(work: LoopWork, elements: Sequence[Element]) -> tuple[Strand, ...]:

@@ -2,14 +2,13 @@
 
 A consumer that runs through units one by one leaves the tensor core idle between them: the last
 tile's late products, the results and the next unit's first products follow one another. Where the
-next unit's operands have room beside this one's, tiles of all units form one stream instead:
+next unit's operands have room beside this one's, the two meet in one tile:
 
-    issue heads of tile j; issue tails of tile j - 1; wait for both;
-    element work of tile j; move accumulators; pack computed operands
+    issue heads of the new unit's first tile; issue tails of the old one's last tile; wait for both;
+    store the old one's results; element work of the new tile; pack computed operands
 
-holds for any two neighbours, also if they belong to two units. Then what the earlier unit's states
-were is kept until its last products are complete, its results leave, and accumulators start anew.
-That the wait comes first costs nothing: `ptxas` moves it there, and another warp group fills in.
+What the old unit's states were is kept until then, and accumulators start anew behind it. All other
+tiles are what they are without a stream.
 """
 
 from __future__ import annotations
@@ -31,9 +30,12 @@ class Stream:
         more: The test that a unit has tiles left.
         begun: How many of the unit's lines come before its loop.
         first: The work on a unit's first tile with no products in flight.
-        tile: That on any other, up to where the last tile's products are complete.
+        tile: That on any other.
+        issued: What issues the last tile's late products.
+        joint: What issues a first tile's products beside those of the unit before, up to where
+            the latter are complete.
         rest: What follows it.
-        last: The last tile's late products.
+        last: The end of a last tile whose late products are issued.
         left: What gives back what a whole unit uses.
         accumulators: The variables of late products.
     """
@@ -42,6 +44,8 @@ class Stream:
     begun: int
     first: Sequence[str]
     tile: Sequence[str]
+    issued: Sequence[str]
+    joint: Sequence[str]
     rest: Sequence[str]
     last: Sequence[str]
     left: Sequence[str]
@@ -61,7 +65,8 @@ def streamed(
         names: The module's.
     """
     begin, after = [*unit, *body[: stream.begun]], body[stream.begun :]
-    changed = writes([*stream.first, *stream.tile, *stream.rest]) | stream.accumulators
+    changed = writes([*stream.first, *stream.tile, *stream.joint, *stream.rest])
+    changed |= stream.accumulators
     own = without([*queue.handed_on("ended_place"), *begin], changed)
     ending = [*needed(own, reads(after)), *after]
     kept = sorted((reads(ending) & changed) - stream.accumulators)
@@ -69,25 +74,23 @@ def streamed(
     fresh = {name: names.fresh(f"ended_{name}") for name in sorted(own_names)}
     end = [*renamed(ending, fresh), queue.release("leads", "ended_place")]
     keep = [f"{fresh[name]} = {name}" for name in kept]
-    anew = without(begin, stream.accumulators)
+    following = [*stream.left, "ended_place = queue_place", *queue.advance()]
+    anew = [*queue.handed_on(), *without(begin, stream.accumulators)]
     return [
         *queue.first(),
         *queue.number(),
         *queue.handed_on(),
         *begin,
-        "ended_place = queue_place",
-        *keep,
         *stream.first,
         "while True:",
-        f"    has_ended = not ({stream.more})",
-        "    if has_ended:",
-        *indented(indented([*keep, *stream.left, "ended_place = queue_place", *queue.advance()])),
-        *indented(indented([*queue.number(), "if number < 0:", "    break"])),
-        *indented(indented([*queue.handed_on(), *anew])),
-        *indented(stream.tile),
-        "    if has_ended:",
-        *indented(indented([*end, *needed(begin, stream.accumulators)])),
-        *indented(stream.rest),
+        f"    while {stream.more}:",
+        *indented(indented(stream.tile)),
+        *indented([*following, *keep, *queue.number()]),
+        "    if number < i32(0):",
+        "        break",
+        *indented([*stream.issued, *anew, *stream.joint, *end]),
+        *indented([*needed(begin, stream.accumulators), *stream.rest]),
+        *stream.issued,
         *stream.last,
         *end,
     ]

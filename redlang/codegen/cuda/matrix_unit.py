@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from redlang.codegen.cuda.access import Accesses
 from redlang.codegen.cuda.elements import Unit, rounded
@@ -10,7 +10,9 @@ from redlang.codegen.cuda.frame import Value
 from redlang.codegen.cuda.kernel_text import Classes
 from redlang.codegen.cuda.matrix_bodies import is_counted
 from redlang.codegen.cuda.matrix_copies import Operand
-from redlang.codegen.cuda.matrix_frame import RANGE, MatrixFrame
+from redlang.codegen.cuda.matrix_factors import FEWEST, factored, opened, row_factor
+from redlang.codegen.cuda.matrix_frame import KNOWN, RANGE, MatrixFrame
+from redlang.codegen.cuda.matrix_masks import apart
 from redlang.codegen.cuda.matrix_memory import SharedPlan
 from redlang.codegen.cuda.matrix_roles import Fetch, LoopWork, Multiply
 from redlang.codegen.cuda.matrix_scans import Scan
@@ -25,6 +27,7 @@ from redlang.ir.build import Builder
 from redlang.ir.loops import Compute, Contract, Kernel, Loop, Loops, Store
 from redlang.ir.program import Expr, Index, Literal, Load, Ref
 from redlang.ir.types import F32, Type, compute_type
+from redlang.schedule import tidy
 from redlang.schedule.bounds import Knowledge, certain
 from redlang.schedule.fragments import STEP, STEP_BYTES, SharedLine
 from redlang.schedule.matrices import MatrixPlan
@@ -108,23 +111,30 @@ class MatrixUnit(Unit):
         """Return text of this warp's first row in the block's tile."""
         return "group * 64 + (i32(cuda.threadIdx.x) >> i32(5) & i32(3)) * 16"
 
-    def entered(self, loop: Loop) -> list[str]:
-        """Return lines that go to a loop's first tile."""
+    def entered(self, loop: Loop, *, alone: bool = False) -> list[str]:
+        """Return lines that go to a loop's first tile, of a warp or of a thread alone."""
         first, (start, stop) = self.frame.first(loop.axis), self.ends[id(loop)]
-        skipped = self.skipped(loop)
+        skipped = self.skipped(loop, alone=alone)
         lines = [f"{first} = {start}", *skipped]
         if self.streams and skipped:
             # A unit has a tile, if only one of which no element takes part.
             lines += [f"if {first} >= {stop}:", f"    {first} = {start}"]
         return lines
 
-    def skipped(self, loop: Loop) -> list[str]:
-        """Return lines that go past tiles of which no element takes part."""
+    def skipped(self, loop: Loop, first: str | None = None, *, alone: bool = False) -> list[str]:
+        """Return lines that go past tiles of which no element takes part.
+
+        Args:
+            loop: The loop.
+            first: The variable of a tile's first index; that of the current one if None.
+            alone: Whether they are run by one thread, not by a warp.
+        """
         answer = self.wanted.get(id(loop))
         if answer is None:
             return []
         _, stop = self.ends[id(loop)]
-        return [self.scan.following(answer, self.frame.first(loop.axis), stop)]
+        first = first or self.frame.first(loop.axis)
+        return [self.scan.following(answer, first, stop, alone=alone)]
 
     def certain(self, axis: str, condition: Expr) -> Expr | None:
         """Return a test that is true only for tiles of a loop without a hidden element.
@@ -135,6 +145,21 @@ class MatrixUnit(Unit):
         if test is None or not any(name.startswith(f"{RANGE}.") for name in walk.refs(test)):
             return test
         return self.scan.ask(axis, test)
+
+    def apart(self, axis: str, condition: Expr) -> tuple[Expr | None, Expr | None]:
+        """Return the part of a condition that is bounds of a loop's index, and what is left."""
+        return apart(condition, axis, self.builder)
+
+    def answers(self, axis: str, conditions: Iterable[Expr | None]) -> None:
+        """Read what has been found out of the current tile, while products are computed."""
+        for condition in dict.fromkeys(conditions):
+            if condition is None:
+                continue
+            for part in (condition, self.apart(axis, condition)[1]):
+                test = None if part is None else self.certain(axis, part)
+                for node in () if test is None else walk.nodes(test):
+                    if isinstance(node, Ref) and node.name.startswith(f"{KNOWN}."):
+                        self.values.value(node)
 
     # Products ---------------------------------------------------------------------------------
 
@@ -302,7 +327,7 @@ class MatrixUnit(Unit):
             return
         frame = self.frame
         memory = frame.memories[statement.target]
-        value = self._over(
+        value = self._leaving(
             rounded(statement.value, memory), Type(compute_type(memory.dtype), statement.axes)
         )
         name = frame.parameter(staged.map)
@@ -328,6 +353,37 @@ class MatrixUnit(Unit):
             lead = "i32((i32(cuda.threadIdx.x) & i32(31)) == i32(0))"
             frame.line(f"{copy}({source}, {name}, {lead}, {', '.join(places)})")
         frame.line("w.copies_commit()")
+
+    def _leaving(self, expr: Expr, type_: Type) -> Value:
+        """Return a result's tile: a fragment times a factor of rows where that is all it is."""
+        frame = self.frame
+        parts = factored(expr, self._made, self.is_fragment)
+        if parts is None or parts.operations < FEWEST:
+            return self._over(expr, type_)
+        factor, plain = row_factor(self, parts)
+        fragment = self._over(parts.fragment, type_)
+        name = frame.module.names.fresh("leaving")
+        # What takes an operation an element belongs to one branch or the other.
+        own = walk.refs(parts.fragment)
+        with frame.scope([], own) as short:
+            operands = Operands()
+            text = f"{operands.name(fragment)} * {operands.name(factor)}"
+            (product,) = self.values.mapped(
+                "scaled", ["f32"], [], [text], operands, fragment.axes, frame.depth
+            )
+            frame.line(f"{name} = {product.text}")
+        with frame.scope([], own) as long:
+            whole = opened(expr, self._made, self.is_fragment)
+            frame.line(f"{name} = {self._over(whole, type_).text}")
+        self.block(f"if {plain}:", short.lines)
+        self.block("else:", long.lines)
+        return Value(name, fragment.axes, "f32")
+
+    def _made(self, name: str) -> Expr | None:
+        """Return the value of a name that is written once, outside of loops."""
+        writers = [s for s in self.kernel.body if name in tidy.writes(s)]
+        only = writers[0] if len(writers) == 1 else None
+        return only.value if isinstance(only, Compute) else None
 
     def block(self, head: str, lines: Sequence[str]) -> None:
         """Write a statement that holds lines."""

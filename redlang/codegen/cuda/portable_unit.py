@@ -15,9 +15,9 @@ from redlang.codegen.cuda.kernel_text import Classes
 from redlang.codegen.cuda.matrix_checks import spoil
 from redlang.codegen.cuda.matrix_consumer import Consumer
 from redlang.codegen.cuda.matrix_copies import Operand
-from redlang.codegen.cuda.matrix_elements import LoopText
 from redlang.codegen.cuda.matrix_memory import Ring
 from redlang.codegen.cuda.matrix_roles import LoopWork, Multiply
+from redlang.codegen.cuda.matrix_strands import LoopText
 from redlang.codegen.cuda.matrix_text import tile_text, unsuited
 from redlang.codegen.cuda.portable_copies import copy_line, next_source, source_line
 from redlang.codegen.cuda.portable_pairs import reduce_pairs

@@ -1,7 +1,6 @@
 """Ends of whole numbers in global memory, and what is known of tiles: a bit each, in shared memory.
 
-Words of shared memory are read by the first of the lanes that ask, for all of them: a warp asks
-together, a thread alone.
+Words of shared memory are read by the first lane of a warp for all, or by a thread alone.
 """
 
 from __future__ import annotations
@@ -14,11 +13,8 @@ from redlang.targets.ptx.inline import Values, Word, asm, define, instruction, p
 LANES = 32
 _BITS = {"i": "s", "u": "u"}
 _MEMORY = "~{memory}"
-_LEADER = (
-    ".reg .pred own; .reg .b32 lanes, first, w, at; activemask.b32 lanes; brev.b32 first, lanes; "
-    "bfind.shiftamt.u32 first, first; mov.b32 w, %laneid; setp.eq.u32 own, w, first;"
-)
-_READ = "mov.b32 w, 0; @{0} ld.shared.b32 w, [at]; shfl.sync.idx.b32 w, w, first, 31, lanes;"
+_FIRST = ".reg .pred own; .reg .b32 w, at; mov.b32 w, %laneid; setp.eq.u32 own, w, 0;"
+_READ = "mov.b32 w, 0; @{0} ld.shared.b32 w, [at]; shfl.sync.idx.b32 w, w, 0, 31, -1;"
 
 
 def extremes(dtype: str, pieces: int) -> Word:
@@ -109,17 +105,19 @@ put_word = instruction(
 """`put_word(place, whether)`: leave a bit of each lane; the first lane writes them."""
 
 
-def next_tile(capacity: int) -> Word:
+def next_tile(capacity: int, *, alone: bool = False) -> Word:
     """Return `next_tile(place, tile, stop)`: the first tile from `tile` on whose bit is set.
 
     Args:
         capacity: Tiles that there are bits for; those beyond count as set.
+        alone: Whether one thread asks, not a warp.
     """
+    read = "ld.shared.b32 w, [at];" if alone else _READ.format("own")
     text = (
-        f"{{ .reg .pred p; {_LEADER} mov.b32 $0, $2; "
+        f"{{ .reg .pred p; {_FIRST} mov.b32 $0, $2; "
         f"again${{:uid}}: setp.lt.s32 p, $0, $3; setp.lt.and.s32 p, $0, {capacity}, p; "
         "@!p bra done${:uid}; shr.u32 at, $0, 5; shl.b32 at, at, 2; add.u32 at, at, $1; "
-        f"{_READ.format('own')} and.b32 at, $0, 31; shr.u32 w, w, at; setp.ne.b32 p, w, 0; "
+        f"{read} and.b32 at, $0, 31; shr.u32 w, w, at; setp.ne.b32 p, w, 0; "
         "@p brev.b32 w, w; @p bfind.shiftamt.u32 w, w; @p add.u32 $0, $0, w; "
         "@p bra done${:uid}; or.b32 $0, $0, 31; add.u32 $0, $0, 1; bra again${:uid}; "
         "done${:uid}: }"
@@ -132,7 +130,7 @@ def next_tile(capacity: int) -> Word:
 def is_set(capacity: int) -> Word:
     """Return `is_set(place, tile)`: whether a tile's bit is; those beyond `capacity` are not."""
     text = (
-        f"{{ .reg .pred p; {_LEADER} setp.lt.and.s32 p, $2, {capacity}, own; "
+        f"{{ .reg .pred p; {_FIRST} setp.lt.and.s32 p, $2, {capacity}, own; "
         "shr.u32 at, $2, 5; shl.b32 at, at, 2; add.u32 at, at, $1; "
         f"{_READ.format('p')} and.b32 at, $2, 31; shr.u32 w, w, at; and.b32 $0, w, 1; }}"
     )

@@ -59,22 +59,15 @@ fetched = instruction(
     "fetched",
     "i32",
     ("i64", "i32"),
-    "atom.relaxed.gpu.global.inc.u32 $0, [$1], $2;",
-    f"=r,l,r,{_MEMORY}",
-    effect=True,
-)
-"""`fetched(counter, last)`: the next number from 0 to `last`; the counter is then 0 again."""
-
-fetched_for_all = instruction(
-    "fetched_for_all",
-    "i32",
-    ("i64", "i32"),
     "{ .reg .pred p; .reg .b32 w; mov.b32 w, %laneid; setp.eq.u32 p, w, 0; mov.b32 w, 0; "
-    "@p atom.relaxed.gpu.global.inc.u32 w, [$1], $2; shfl.sync.idx.b32 $0, w, 0, 31, -1; }",
+    "@p atom.relaxed.gpu.global.inc.u32 w, [$1], $2; mov.b32 $0, w; }",
     f"=r,l,r,{_MEMORY}",
     effect=True,
 )
-"""The same for a warp, of which the first lane asks."""
+"""`fetched(counter, last)`: the next number from 0 to `last`; the counter is then 0 again.
+
+The first lane of a warp asks; the others have 0. It waits for the answer where it reads it.
+"""
 
 put_number = instruction(
     "put_number", "void", ("u32", "i64"), "st.shared.b64 [$0], $1;", f"r,l,{_MEMORY}", effect=True
