@@ -206,6 +206,9 @@ class _Split:
     ) -> tuple[frozenset[int], frozenset[int]] | None:
         """Return the factors of the two operands; the first has the factor with most axes."""
         leaves = sorted(inner)
+        if not leaves:
+            # What is summed is the same for all elements.
+            return None
         # A square holds the same factor twice, so that the seed goes by its place.
         seed = max(leaves, key=lambda i: (self.swept <= self.axes[i], len(self.axes[i])))
         right = {i for i in leaves if not self.axes[i] <= self.axes[seed]}

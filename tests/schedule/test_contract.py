@@ -100,3 +100,16 @@ def test_a_product_of_very_many_factors_is_no_contraction():
     assert contractions(product(" * ".join(["x", "y", *["x"] * 3])))[0] == []
     assert contractions(product("(" + " * ".join(["x"] * 3) + ") * y"))[0]
     assert contractions(product("(" + " * ".join(["x"] * 40) + ") * y"))[0] == []
+
+
+def test_a_sum_of_what_is_the_same_for_all_elements_is_no_product(rng):
+    kernel = redlang.compile(
+        'def spread(x: "m n") -> "m":\n'
+        "    mu = mean[n](x)\n"
+        "    y = (x - mu) * mu\n"
+        "    return mean[n]((y - mean[n](y)) ** 2)\n"
+    )
+    x = rng.normal(1, 1, (3, 40)).astype(f32)
+    expected = (x.astype(float) * x.mean(1, keepdims=True)).var(1)
+    np.testing.assert_allclose(kernel(x), expected, rtol=1e-5)
+    assert contractions(kernel) == ([], [])
