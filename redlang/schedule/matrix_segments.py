@@ -21,14 +21,14 @@ MERGE_US = 3.0
 """A second launch, and its way through a unit's segments."""
 JOIN_US = 0.4
 """What each segment adds to that, and `JOINED` elements of a state in a µs."""
-JOINED = 150_000
+JOINED = 300_000
 REACHED, ALONE = 0.96, 0.86
 """The share of a copy's bandwidth that blocks reach, and that blocks reach which could be two on an
 SM and are one."""
-RAMP_US = 3.0
+RAMP_US = 3.2
 """What a wave of blocks loses where it begins and ends."""
 SHARPNESS = 8
-UNEVEN = 0.2
+UNEVEN = 0.19
 """What an SM more than its share costs, measured with 192 blocks on 132 SMs."""
 
 
