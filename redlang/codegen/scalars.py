@@ -82,8 +82,8 @@ _RENAMED = {
 }
 # Powers up to this one are products: two roundings at most, and no logarithm.
 _LARGEST_PRODUCT = 4
-# Whole factors beside a square root: no more roundings than a quotient by four factors has.
-_LARGEST_WHOLE = 1
+# Powers by a square root: no more roundings than a quotient by four factors has.
+_HALVES = (0.5, 1.5)
 
 
 def spell(expr: Expr, setting: Setting) -> str:
@@ -225,8 +225,8 @@ class _Spelling:
 
     def half_power(self, expr: Apply, exponent: float) -> str | None:
         """Return a power with a half, such as 1.5, as a product with a square root."""
-        dtype, times = expr.type.dtype, int(abs(exponent))
-        if dtype.kind != "float" or times > _LARGEST_WHOLE or not (2 * exponent).is_integer():
+        dtype = expr.type.dtype
+        if dtype.kind != "float" or abs(exponent) not in _HALVES:
             return None
         factor = self.typed(expr.arguments[0], dtype)
         if exponent == 0.5:
@@ -238,7 +238,7 @@ class _Spelling:
         positive = f"select({infinite}, {number(math.inf, dtype)}, {factor} + {number(0, dtype)})"
         factor = self.setting.keep(positive)
         root = f"sqrt({factor})"
-        product = f"({self.product(factor, times, wraps=False)} * {root})" if times else root
+        product = f"({factor} * {root})" if abs(exponent) > 1 else root
         return product if exponent > 0 else f"({number(1, dtype)} / {product})"
 
     def product(self, factor: str, times: int, *, wraps: bool) -> str:
