@@ -57,8 +57,14 @@ EXPRESSIONS: dict[type[ast.expr], tuple[str, str]] = {
 
 OPERATORS: dict[type[ast.operator | ast.cmpop], tuple[str, str]] = {
     ast.MatMult: ("'@' has no meaning in a kernel", "sum the product over the axis that both have"),
-    ast.LShift: ("'<<' has no meaning in a kernel", "write x * 2**k"),
-    ast.RShift: ("'>>' has no meaning in a kernel", "write x // 2**k"),
+    ast.LShift: (
+        "'<<' has no meaning in a kernel",
+        "write x * 4 for x << 2, and x * i64(2**k) where k is no literal",
+    ),
+    ast.RShift: (
+        "'>>' has no meaning in a kernel",
+        "write x // 4 for x >> 2, and x // i64(2**k) where k is no literal",
+    ),
     ast.Is: ("'is' has no meaning in a kernel", "compare with =="),
     ast.IsNot: ("'is not' has no meaning in a kernel", "compare with !="),
     ast.In: ("'in' has no meaning in a kernel", "write any[n](x[n] == y)"),

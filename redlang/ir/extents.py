@@ -23,6 +23,9 @@ from redlang.ir.program import (
 
 Number = bool | int | float
 
+LONGEST = 1 << 62
+"""No axis is as long: what counts along it is 64 bits wide."""
+
 
 def bind_extents(
     program: Program,
@@ -188,7 +191,7 @@ class _Binding:
             ):
                 continue
             value = extent_value(declared, self.extents, self.scalars)
-            if value < 0:
+            if not 0 <= value < LONGEST:
                 raise ArgumentError(f"axis {axis.name} would have {value} elements", span=axis.span)
             self.extents[axis.name] = value
             progress = True

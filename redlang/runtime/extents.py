@@ -13,7 +13,7 @@ from math import prod
 
 from redlang.errors import InternalError
 from redlang.ir import walk
-from redlang.ir.extents import EXTENT_OPERATORS
+from redlang.ir.extents import EXTENT_OPERATORS, LONGEST
 from redlang.ir.program import (
     Apply,
     ArrayParam,
@@ -142,7 +142,7 @@ class ExtentText:
             sizes = {n.axis for n in walk.nodes(axis.extent) if isinstance(n, Size)}
             if sizes <= self.known.keys():
                 self._define(axis.name, self._text(axis.extent))
-                self.lines += [f"if {self.known[axis.name]} < 0:", f"    {MISFIT}"]
+                self.lines += [f"if not 0 <= {self.known[axis.name]} < {LONGEST}:", f"    {MISFIT}"]
                 progress = True
         return progress
 

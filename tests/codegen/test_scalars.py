@@ -50,7 +50,9 @@ def expressions(dtype):
             case "ldexp":
                 yield name, B.apply(name, x, B.sub(N, 80))
             case "pow":
-                for exponent in (0, 1, 2, 3, 4, 7) if not floating else (2, -2, 3, 0.75, 5, 0.5, 1.5, -1.5):
+                for exponent in (
+                    (0, 1, 2, 3, 4, 7) if not floating else (2, -2, 3, 0.75, 5, 0.5, 1.5, -1.5)
+                ):
                     yield f"pow{exponent}", B.apply(name, x, exponent)
                 if floating:
                     yield name, B.apply(name, x, y)

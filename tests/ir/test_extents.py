@@ -56,6 +56,7 @@ def test_a_declared_axis_is_computed():
             ("q has extent 7", "(g r)", "g = 3 times r = 2", "6"),
         ),
         (DECLARED, {"x": (2,)}, {"k": -40}, ("axis n would have -8 elements",)),
+        (DECLARED, {"x": (2,)}, {"k": 1 << 62}, (f"axis n would have {(1 << 62) + 32} elements",)),
         (TOPK, {"x": (2, 3)}, {}, ("axis e has 3 elements in x", "takes 4")),
     ],
 )
