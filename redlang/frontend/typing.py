@@ -92,6 +92,9 @@ def apply(
     operator = OPERATORS[op]
     if operator.rule == "compare" and {part.type.dtype for part in arguments} == {I64, U64}:
         return _compared_by_value(op, arguments, axes, span)
+    strong = {part.type.dtype for part in arguments if not part.type.weak}
+    if op in ("minimum", "maximum") and strong == {I64, U64}:
+        return _chosen_by_value(op, arguments, axes, span)
     parts, dtype, weak = _meet(operator, list(arguments), real)
     absent = any(part.type.absent for part in parts)
     return Apply(op, tuple(parts), Type(dtype, axes, absent, weak), span)
@@ -184,6 +187,16 @@ def _compared_by_value(op: str, parts: Sequence[Expr], axes: tuple[str, ...], sp
         "lt" if holds else "ge", (signed, zero), replace(signed.type, dtype=BOOL, weak=False), span
     )
     return Apply("or" if holds else "and", (sign, unsigned), Type(BOOL, axes, absent), span)
+
+
+def _chosen_by_value(op: str, parts: Sequence[Expr], axes: tuple[str, ...], span: Span) -> Expr:
+    """Choose between a u64 and a signed integer: the type of the one chosen holds the other."""
+    unsigned, signed = sorted(parts, key=lambda part: part.type.dtype is I64)
+    less = _compared_by_value("lt", (unsigned, signed), axes, span)
+    dtype = I64 if op == "minimum" else U64
+    choices = (unsigned, signed) if op == "minimum" else (signed, unsigned)
+    absent = any(part.type.absent for part in parts)
+    return Apply("where", (less, *_all(choices, dtype)), Type(dtype, axes, absent), span)
 
 
 def _all(parts: Sequence[Expr], dtype: DType) -> list[Expr]:

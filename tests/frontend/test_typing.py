@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import redlang
 from redlang.frontend.typing import promote, storage_promotion
 from redlang.ir.interpret import interpret
 from redlang.ir.printing import to_text
@@ -74,6 +75,21 @@ def test_u64_and_signed_integers_are_compared_by_their_values(sign):
     assert found[2].tolist() == found[3].tolist() == [holds(a, -5) for a in x]
     assert found[4].tolist() == [holds(5, a) for a in x]
     assert found[5].tolist() == [holds(b, 2**64 - 5) for b in y]
+
+
+def test_u64_and_signed_integers_are_chosen_by_their_values():
+    unsigned = np.array([0, 5, 1 << 63, (1 << 64) - 1, 9], np.uint64)
+    signed = np.array([-5, 7, (1 << 63) - 1, -(1 << 63), 9])
+    text = (
+        'def f(x: "u64[n]", y: "i64[n]"):\n'
+        "    return minimum(x, y), maximum(y, x), max[n](minimum(y, x)), min[n](maximum(x, y))"
+    )
+    both = list(zip(map(int, unsigned), map(int, signed), strict=True))
+    least, most = [min(pair) for pair in both], [max(pair) for pair in both]
+    kernel = redlang.compile(text)
+    for found in (kernel(unsigned, signed), kernel.reference(unsigned, signed)):
+        assert [part.tolist() for part in found] == [least, most, max(least), min(most)]
+        assert [part.dtype.name for part in found] == ["int64", "uint64", "int64", "uint64"]
 
 
 @pytest.mark.parametrize("expression", ["x + 1", "x - x", "2 * x", "x // 3", "x % 3", "-x", "x**2"])
