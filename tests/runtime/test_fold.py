@@ -420,9 +420,9 @@ def test_says_what_is_wrong_with_a_chunk():
     with pytest.raises(redlang.ArgumentError, match=r"x holds f64 in this chunk, and f32 in"):
         fold.update(X.astype(np.float64))
     with pytest.raises(redlang.ArgumentError, match=r"offset is 1\.5, and must be an int"):
-        fold.update(X, offset=1.5)
+        fold.update(X, offset=1.5)  # type: ignore[arg-type]  # what is tested
     with pytest.raises(redlang.ArgumentError, match="another fold over n, not None"):
-        fold.merge(None)
+        fold.merge(None)  # type: ignore[arg-type]  # what is tested
     with pytest.raises(redlang.ArgumentError, match="takes 1 arrays by position"):
         fold.update(X, X)
     with pytest.raises(redlang.ArgumentError, match="x is a list"):
