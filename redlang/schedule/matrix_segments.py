@@ -15,6 +15,8 @@ from redlang.schedule.plan import NestPlan
 
 MOST = 64
 """Segments of one unit."""
+ROOM = 1 << 23
+"""Elements of the states of all segments: they lie in memory beside what a caller has there."""
 BLOCK_US = 2.0
 """What a block takes to begin and to end."""
 MERGE_US = 3.0
@@ -83,7 +85,8 @@ class Work:
     @property
     def best(self) -> int:
         """Return the best number of segments."""
-        counts = range(1, max(1, min(MOST, self.tiles)) + 1)
+        most = min(MOST, self.tiles, ROOM // max(1, self.elements))
+        counts = range(1, max(1, most) + 1)
         return min(counts, key=lambda count: (self.time_us(count), count))
 
 

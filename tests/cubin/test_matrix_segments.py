@@ -51,6 +51,8 @@ def test_what_behind_a_mask_is_not_finite_stays_there(gpu, rng):
 def test_many_units_are_not_cut():
     assert Work(1000, 30, 264, 1.0).best == 1
     assert Work(264, 20, 264, 1.0).best == 1
+    # 131,072 queries of four heads, whose states would take half a gigabyte.
+    assert Work(4096, 1024, 132, 1.0, 4 * 131072 * 128, 32000.0, 132).best == 1
 
 
 def test_few_units_fill_the_device():
