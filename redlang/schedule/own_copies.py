@@ -20,8 +20,11 @@ def with_own_copies(program: Program) -> Program:
     copies: dict[str, list[Definition]] = {}
     names: dict[int, dict[str, str]] = {}
     for definition in program.definitions:
-        value, (name, *_) = definition.value, definition.names
-        if not isinstance(value, Reduce) or any(map(walk.refs, walk.expressions(value))):
+        value, (name, *others) = definition.value, definition.names
+        if not isinstance(value, Reduce) or others:
+            # Two results are a list's, which has an axis of its own.
+            continue
+        if any(map(walk.refs, walk.expressions(value))):
             continue
         own = {*walk.value_types(value)[0].axes, *value.axes}
         first: frozenset[str] | None = None
@@ -37,7 +40,7 @@ def with_own_copies(program: Program) -> Program:
             names.setdefault(number, {})[name] = copy
             made = copies.setdefault(name, [])
             if copy not in (d.names[0] for d in made):
-                made.append(replace(definition, names=(copy, *definition.names[1:])))
+                made.append(replace(definition, names=(copy,)))
     if not copies:
         return program
     definitions: list[Definition] = []

@@ -7,6 +7,7 @@ from redlang.ir.printing import to_text
 from redlang.ir.program import Reduce
 from redlang.ir.verify import verify
 from redlang.schedule.merged import merged
+from redlang.schedule.own_copies import with_own_copies
 from redlang.schedule.staging import joined, staged
 from redlang.schedule.views import all_extents, all_strides
 from tests.frontend.resolving import program
@@ -211,3 +212,21 @@ def test_axes_apart_stay_apart(value):
         text = head + "    i, j = argmax[g, c](x)\n    return i"
     found = normalise(program(text))
     assert merged(found) is found
+
+
+SHARED = """def f(w: "n", a: "n p", b: "n r") -> ("p", "r"):
+    z = sum[n](w)
+    return sum[n](w * a) / z, sum[n](w * b) / z
+"""
+LISTED = """def f(w: "n", a: "p", b: "r") -> ("p", "r", "j"):
+    v, i = topk[n:j](w, 3)
+    return sum[j](tanh(v * a)), sum[j](tanh(v * b)), i
+"""
+
+
+@pytest.mark.parametrize(("text", "names"), [(SHARED, ["z", "z.r"]), (LISTED, ["v i"])])
+def test_sums_of_other_axes_have_small_ones_of_their_own(text, names):
+    found = with_own_copies(normalise(program(text.replace("w * ", "w / z * "))))
+    verify(found, "normalised")
+    own = [" ".join(d.names) for d in found.definitions if isinstance(d.value, Reduce)]
+    assert own[: len(names)] == names
