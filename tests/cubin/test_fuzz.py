@@ -19,7 +19,11 @@ SIZES = Sizes(
 )
 
 
-@pytest.mark.parametrize("seed", range(30))
+LISTS_AFTER_A_MERGE = 70104
+"""Has two lists that are made where the states of segments have been merged."""
+
+
+@pytest.mark.parametrize("seed", [*range(29), LISTS_AFTER_A_MERGE])
 def test_generated_cascades_agree_with_the_reference(seed, monkeypatch):
     monkeypatch.setattr(on_gpu, "probe", lambda number: DEFAULT_DEVICE)
     with simulated(monkeypatch):

@@ -22,7 +22,7 @@ from redlang.codegen.cuda.folds import warp_bytes
 from redlang.codegen.cuda.frame import Value
 from redlang.codegen.cuda.kernel_text import Classes, Counters, KernelText
 from redlang.codegen.cuda.reducing import WARP_BITS
-from redlang.codegen.cuda.statements import changing_names
+from redlang.codegen.cuda.statements import changing_names, list_slots
 from redlang.errors import InternalError
 from redlang.ir.loops import Compute, Fold, Kernel, Loop, Loops, Statement, Store
 from redlang.ir.program import Ref
@@ -133,6 +133,7 @@ class _SegmentUnit(Unit):
         }
         self.written = written | set(self.spaces)
         self.changing |= frozenset(self.spaces) | changing_names(merge.body)
+        self.frame.slots |= list_slots(merge.body)
 
     def _unit_number(self) -> str:
         frame = self.frame
