@@ -13,6 +13,7 @@ from redlang.targets.ptx.inline import (
     Word,
     asm,
     define,
+    i32,
     instruction,
     pack,
     tile_type,
@@ -185,12 +186,9 @@ def spoiled(dtype: str, shape: Fragment) -> Word:
     def generate(builder: ir.IRBuilder, values: Values) -> Values:
         b = builder
 
-        def number(value: int) -> ir.Constant:
-            return ir.Constant(I32, value)
-
         given, signs, first, step, column_step, left, columns_left = values
         lane = asm(b, I32, "mov.u32 $0, %laneid;", "=r", [])
-        own = b.mul(b.and_(lane, number(shape.lanes - 1)), number(shape.width))
+        own = b.mul(b.and_(lane, i32(shape.lanes - 1)), i32(shape.width))
         packed = [_packed(b, unpack(b, signs, flags), shape, bit) for bit in range(2)]
         last = _smaller(b, left, shape.contracted)
         end = _own_columns(b, columns_left, shape)
@@ -219,17 +217,17 @@ def spoiled(dtype: str, shape: Fragment) -> Word:
         b.position_at_end(columns)
         at = b.phi(I32)
         inner = [b.phi(I64) for _ in found_bits]
-        at.add_incoming(number(0), before_columns)
+        at.add_incoming(i32(0), before_columns)
         for phi, before in zip(inner, outer, strict=True):
             phi.add_incoming(before, before_columns)
             before.add_incoming(phi, columns)
-        row.add_incoming(b.add(row, number(1)), columns)
+        row.add_incoming(b.add(row, i32(1)), columns)
         b.cbranch(b.icmp_signed("<", at, end), column, rows)
 
         b.position_at_end(column)
         place = _place(b, at, own, shape)
         inside = b.icmp_signed("<", place, columns_left)
-        place = b.select(inside, place, number(0))
+        place = b.select(inside, place, i32(0))
         step_bytes = b.mul(column_step, ir.Constant(I64, size))
         address = b.add(start, b.mul(b.sext(place, I64), step_bytes))
         text = f"ld.global.b{word.width} $0, [$1];"
@@ -250,7 +248,7 @@ def spoiled(dtype: str, shape: Fragment) -> Word:
             here = b.or_(b.and_(keeps, kept), b.and_(turns, turned))
             bit = b.select(here, place_bit, ir.Constant(I64, 0))
             phi.add_incoming(b.or_(phi, bit), column)
-        at.add_incoming(b.add(at, number(1)), column)
+        at.add_incoming(b.add(at, i32(1)), column)
         b.branch(columns)
 
         b.position_at_end(done)
@@ -316,20 +314,16 @@ def _bit(
     b: ir.IRBuilder, lane: ir.Value, row: ir.Value, words: list[ir.Value], shape: Fragment
 ) -> ir.Value:
     """Return the bit of element `row` of the contracted axis: one lane of the row's knows."""
-
-    def number(value: int) -> ir.Constant:
-        return ir.Constant(I32, value)
-
     width = shape.signs_width
-    group = b.udiv(row, number(shape.lanes * width))
-    at = b.add(b.mul(group, number(width)), b.and_(row, number(width - 1)))
+    group = b.udiv(row, i32(shape.lanes * width))
+    at = b.add(b.mul(group, i32(width)), b.and_(row, i32(width - 1)))
     word = words[0]
     for place, other in enumerate(words[1:], 1):
-        there = b.icmp_unsigned(">=", at, number(place * _WORD_BITS))
+        there = b.icmp_unsigned(">=", at, i32(place * _WORD_BITS))
         word = b.select(there, other, word)
-    others = b.and_(lane, number(_WORD_BITS - shape.lanes))
-    holder = b.or_(others, b.and_(b.udiv(row, number(width)), number(shape.lanes - 1)))
+    others = b.and_(lane, i32(_WORD_BITS - shape.lanes))
+    holder = b.or_(others, b.and_(b.udiv(row, i32(width)), i32(shape.lanes - 1)))
     text = "shfl.sync.idx.b32 $0, $1, $2, 31, -1;"
     found = asm(b, I32, text, "=r,r,r", [word, holder], effect=True)
-    bit = b.and_(b.lshr(found, b.and_(at, number(_WORD_BITS - 1))), number(1))
-    return b.icmp_unsigned("!=", bit, number(0))
+    bit = b.and_(b.lshr(found, b.and_(at, i32(_WORD_BITS - 1))), i32(1))
+    return b.icmp_unsigned("!=", bit, i32(0))

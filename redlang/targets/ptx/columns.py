@@ -16,7 +16,7 @@ from redlang.targets.kinds import I32, VOID, tuple_of
 from redlang.targets.ptx.across import combined, shared_address, tree
 from redlang.targets.ptx.barriers import BARRIER
 from redlang.targets.ptx.calls import Body, body_of
-from redlang.targets.ptx.inline import Values, Word, asm, define, pack, tile_type, unpack
+from redlang.targets.ptx.inline import Values, Word, asm, define, i32, pack, tile_type, unpack
 from redlang.targets.ptx.shared import BYTES, load_at, store_at
 from redlang.targets.ptx.shuffle import butterfly_move, moved
 
@@ -123,23 +123,19 @@ def _fold_group(
     threads: int,
 ) -> None:
     """Fold the columns of a group, one warp each in turn."""
-
-    def number(value: int) -> ir.Constant:
-        return ir.Constant(I32, value)
-
     warps = threads // _WARP
     # Asked of one lane, it is known to be the same in all: the warp folds as one.
     text = "shfl.sync.idx.b32 $0, $1, 0, 31, -1;"
-    own = asm(builder, I32, text, "=r,r", [builder.lshr(thread, number(5))], effect=True)
-    own = builder.and_(builder.sub(own, number(group.warp)), number(warps - 1))
-    lane = builder.and_(thread, number(_WARP - 1))
+    own = asm(builder, I32, text, "=r,r", [builder.lshr(thread, i32(5))], effect=True)
+    own = builder.and_(builder.sub(own, i32(group.warp)), i32(warps - 1))
+    lane = builder.and_(thread, i32(_WARP - 1))
     for turn in range(-(-len(group.members) // warps)):
-        column = builder.add(own, number(turn * warps))
-        with builder.if_then(builder.icmp_unsigned("<", column, number(len(group.members)))):
-            place = builder.mul(column, number(group.size * threads))
-            place = builder.add(builder.add(begin, place), builder.mul(lane, number(group.size)))
+        column = builder.add(own, i32(turn * warps))
+        with builder.if_then(builder.icmp_unsigned("<", column, i32(len(group.members)))):
+            place = builder.mul(column, i32(group.size * threads))
+            place = builder.add(builder.add(begin, place), builder.mul(lane, i32(group.size)))
             value = _folded(builder, group, place, warps)
-            target = builder.add(begin, builder.mul(column, number(_RESULT)))
+            target = builder.add(begin, builder.mul(column, i32(_RESULT)))
             store_at(builder, target, group.target, [value])
 
 

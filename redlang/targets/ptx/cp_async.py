@@ -15,7 +15,7 @@ from llvmlite import ir
 
 from redlang.schedule.fragments import SharedTile
 from redlang.targets.kinds import I16, I32, I64, VOID
-from redlang.targets.ptx.inline import Values, Word, asm, define, instruction
+from redlang.targets.ptx.inline import Values, Word, asm, define, i32, instruction
 
 _MEMORY = "~{memory}"
 _PIECE = 16
@@ -67,13 +67,10 @@ def _first_piece(
     """Return the line that a thread's first piece is of, and the bytes before it there."""
     b = builder
 
-    def number(value: int) -> ir.Constant:
-        return ir.Constant(I32, value)
-
-    own = b.mul(thread, number(_PIECE))
-    turn = b.and_(b.lshr(own, number(7)), number(tile.span // _PIECE - 1))
-    turned = b.xor(own, b.shl(turn, number(4)))
-    return b.udiv(turned, number(tile.span)), b.and_(turned, number(tile.span - 1))
+    own = b.mul(thread, i32(_PIECE))
+    turn = b.and_(b.lshr(own, i32(7)), i32(tile.span // _PIECE - 1))
+    turned = b.xor(own, b.shl(turn, i32(4)))
+    return b.udiv(turned, i32(tile.span)), b.and_(turned, i32(tile.span - 1))
 
 
 def copy_pieces(
@@ -99,26 +96,23 @@ def copy_pieces(
     def generate(builder: ir.IRBuilder, values: Values) -> Values:
         b = builder
 
-        def number(value: int) -> ir.Constant:
-            return ir.Constant(I32, value)
-
         target, source, thread, inner, *others = values
-        own = b.mul(thread, number(_PIECE))
+        own = b.mul(thread, i32(_PIECE))
         target = b.add(target, own)
         line, within = _first_piece(b, tile, thread)
         find = _several_axes if len(lines) > 1 else _one_axis
         rounds = -(-tile.block_bytes // stride)
-        bytes_left = b.sub(b.mul(inner, number(tile.size)), within)
+        bytes_left = b.sub(b.mul(inner, i32(tile.size)), within)
         for turn in range(rounds):
             start, there = find(
                 b, lines, others[::2], others[1::2], line, turn * stride // tile.span
             )
             start = b.add(source, start)
-            inside = b.icmp_unsigned("<", own, number(tile.block_bytes - turn * stride))
+            inside = b.icmp_unsigned("<", own, i32(tile.block_bytes - turn * stride))
             last = turn == rounds - 1 and tile.block_bytes % stride != 0
             for block in range(tile.blocks):
-                rest = None if whole else b.sub(bytes_left, number(block * tile.span))
-                place = b.add(target, number(block * tile.block_bytes + turn * stride))
+                rest = None if whole else b.sub(bytes_left, i32(block * tile.span))
+                place = b.add(target, i32(block * tile.block_bytes + turn * stride))
                 begin = b.add(start, ir.Constant(I64, block * tile.span))
                 copy = _copy if piece > _SHORT else _move
                 copy(b, place, begin, piece, there, rest, inside if last else None)

@@ -7,7 +7,7 @@ from llvmlite import ir
 from redlang.schedule.fragments import Place, SharedTile
 from redlang.targets.kinds import F32, I16, I32
 from redlang.targets.ptx.convert import decode
-from redlang.targets.ptx.inline import Values, Word, asm, define, pack, tile_type, unpack
+from redlang.targets.ptx.inline import Values, Word, asm, define, i32, pack, tile_type, unpack
 from redlang.targets.ptx.shared import load_at, store_at
 
 _PIECE = 16
@@ -23,20 +23,18 @@ def stage(dtype: str, columns: int, tile: SharedTile, *, rows_first: bool = True
     per_block = tile.width // 8
 
     def generate(builder: ir.IRBuilder, values: Values) -> Values:
-        def number(value: int) -> ir.Constant:
-            return ir.Constant(I32, value)
 
         address, fragment = values
         elements = unpack(builder, fragment, columns // 2)
         lane = asm(builder, I32, "mov.u32 $0, %laneid;", "=r", [])
-        line = builder.lshr(lane, number(2))
-        start = builder.mul(line, number(tile.span))
-        own = builder.add(builder.mul(builder.and_(lane, number(3)), number(4)), start)
+        line = builder.lshr(lane, i32(2))
+        start = builder.mul(line, i32(tile.span))
+        own = builder.add(builder.mul(builder.and_(lane, i32(3)), i32(4)), start)
         own = builder.add(address, own)
-        turn = builder.and_(builder.lshr(start, number(7)), number(pieces_mask))
+        turn = builder.and_(builder.lshr(start, i32(7)), i32(pieces_mask))
         for block in range(columns // 8):
             outer, inner = divmod(block, per_block)
-            piece = builder.mul(builder.xor(turn, number(inner)), number(_PIECE))
+            piece = builder.mul(builder.xor(turn, i32(inner)), i32(_PIECE))
             place = builder.add(own, piece)
             for half in (0, 1):
                 low, high = (
@@ -64,36 +62,34 @@ def fetch(dtype: str, columns: int, tile: SharedTile, *, rows_first: bool = True
     words = ir.LiteralStructType([I32] * 4)
 
     def generate(builder: ir.IRBuilder, values: Values) -> Values:
-        def number(value: int) -> ir.Constant:
-            return ir.Constant(I32, value)
 
         def bits(value: ir.Value, place: int, count: int) -> ir.Value:
-            shifted = builder.lshr(value, number(place))
-            return builder.and_(shifted, number((1 << count) - 1))
+            shifted = builder.lshr(value, i32(place))
+            return builder.and_(shifted, i32((1 << count) - 1))
 
         lane = asm(builder, I32, "mov.u32 $0, %laneid;", "=r", [])
         thread = asm(builder, I32, "mov.u32 $0, %tid.x;", "=r", [])
         warp = bits(thread, 5, 2)
         within, half, step = bits(lane, 0, 3), bits(lane, 3, 1), bits(lane, 4, 1)
-        own_row = builder.add(builder.mul(warp, number(_WARP_ROWS)), builder.shl(half, number(3)))
+        own_row = builder.add(builder.mul(warp, i32(_WARP_ROWS)), builder.shl(half, i32(3)))
         if tile.contracted:
             line, piece = builder.add(own_row, within), step
         else:
-            line = builder.add(builder.shl(step, number(3)), within)
-            piece = builder.lshr(own_row, number(3))
-        start = builder.mul(line, number(tile.span))
-        turn = builder.and_(builder.lshr(start, number(7)), number(mask))
+            line = builder.add(builder.shl(step, i32(3)), within)
+            piece = builder.lshr(own_row, i32(3))
+        start = builder.mul(line, i32(tile.span))
+        turn = builder.and_(builder.lshr(start, i32(7)), i32(mask))
         first = builder.add(values[0], start)
         elements: list[ir.Value | None] = [None] * (columns // 2)
         for pair in range(columns // 16):
             if tile.contracted:
                 outer, inner = divmod(pair * 2 * _PIECE_ELEMENTS, tile.width)
-                own = builder.add(piece, number(inner // _PIECE_ELEMENTS))
+                own = builder.add(piece, i32(inner // _PIECE_ELEMENTS))
                 offset = outer * tile.block_bytes
             else:
                 own, offset = piece, pair * 16 * tile.span
-            swizzled = builder.mul(builder.xor(own, turn), number(_PIECE))
-            address = builder.add(builder.add(first, swizzled), number(offset))
+            swizzled = builder.mul(builder.xor(own, turn), i32(_PIECE))
+            address = builder.add(builder.add(first, swizzled), i32(offset))
             raw = asm(builder, words, text, "=r,=r,=r,=r,r,~{memory}", [address], effect=True)
             for place in range(4):
                 word = builder.extract_value(raw, place)
@@ -112,21 +108,19 @@ def _fetch_bytes(dtype: str, columns: int, tile: SharedTile, *, rows_first: bool
     per_piece = _PIECE // _PIECE_ELEMENTS
 
     def generate(builder: ir.IRBuilder, values: Values) -> Values:
-        def number(value: int) -> ir.Constant:
-            return ir.Constant(I32, value)
 
         lane = asm(builder, I32, "mov.u32 $0, %laneid;", "=r", [])
         thread = asm(builder, I32, "mov.u32 $0, %tid.x;", "=r", [])
-        warp = builder.and_(builder.lshr(thread, number(5)), number(3))
-        row = builder.add(builder.mul(warp, number(_WARP_ROWS)), builder.lshr(lane, number(2)))
-        start = builder.mul(row, number(tile.span))
-        turn = builder.and_(builder.lshr(start, number(7)), number(mask))
-        pair = builder.mul(builder.and_(lane, number(3)), number(2))
+        warp = builder.and_(builder.lshr(thread, i32(5)), i32(3))
+        row = builder.add(builder.mul(warp, i32(_WARP_ROWS)), builder.lshr(lane, i32(2)))
+        start = builder.mul(row, i32(tile.span))
+        turn = builder.and_(builder.lshr(start, i32(7)), i32(mask))
+        pair = builder.mul(builder.and_(lane, i32(3)), i32(2))
         first = builder.add(values[0], builder.add(start, pair))
         elements: list[ir.Value | None] = [None] * (columns // 2)
         for block in range(columns // _PIECE_ELEMENTS):
             outer, inner = divmod(block * _PIECE_ELEMENTS, tile.width)
-            piece = builder.mul(builder.xor(turn, number(inner // _PIECE)), number(_PIECE))
+            piece = builder.mul(builder.xor(turn, i32(inner // _PIECE)), i32(_PIECE))
             own = builder.add(first, piece)
             place = outer * tile.block_bytes + block % per_piece * _PIECE_ELEMENTS
             for half in (0, 1):

@@ -38,6 +38,11 @@ Typed: TypeAlias = tuple[Signature, Generate] | None
 REGISTER_LETTERS = {I16: "h", I32: "r", I64: "l", F32: "f", F64: "d"}
 
 
+def i32(value: int) -> ir.Constant:
+    """Return a constant of 32 bits."""
+    return ir.Constant(I32, value)
+
+
 def asm(
     builder: ir.IRBuilder,
     result: ir.Type,

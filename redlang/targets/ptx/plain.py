@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from redlang.schedule.fragments import SharedTile
-from redlang.targets.kinds import F32, F64, I32, VOID, Kind
+from redlang.targets.kinds import F32, F64, VOID, Kind
 from redlang.targets.ptx.inline import (
     REGISTER_LETTERS,
     Values,
     Word,
     asm,
     define,
+    i32,
     pack,
     tile_type,
     unpack,
@@ -200,21 +201,18 @@ def plain_operand(
     def generate(builder: ir.IRBuilder, values: Values) -> Values:
         b = builder
 
-        def number(value: int) -> ir.Constant:
-            return ir.Constant(I32, value)
-
         address, fragment, lane = values
         elements = unpack(b, fragment, each * halves)
-        row, column = b.lshr(lane, number(3)), b.and_(lane, number(7))
-        start = b.add(address, b.mul(row, number(_SPAN)))
-        start = b.add(start, b.mul(b.and_(column, number(piece - 1)), number(tile.size)))
-        upper = b.lshr(column, number(piece.bit_length() - 1))
+        row, column = b.lshr(lane, i32(3)), b.and_(lane, i32(7))
+        start = b.add(address, b.mul(row, i32(_SPAN)))
+        start = b.add(start, b.mul(b.and_(column, i32(piece - 1)), i32(tile.size)))
+        upper = b.lshr(column, i32(piece.bit_length() - 1))
         for odd in (0, 1):
-            swap = b.xor(row, number(4 * odd))
+            swap = b.xor(row, i32(4 * odd))
             for group in range(each):
                 block, first = divmod(_LANES // piece * group, _SPAN // _PIECE)
-                own = b.xor(b.xor(upper, number(first)), swap)
-                place = b.add(start, b.mul(own, number(_PIECE)))
+                own = b.xor(b.xor(upper, i32(first)), swap)
+                place = b.add(start, b.mul(own, i32(_PIECE)))
                 for half in range(odd, halves, 2):
                     index = half * each + group if rows_first else group * halves + half
                     offset = block * tile.block_bytes + half * 4 * _SPAN

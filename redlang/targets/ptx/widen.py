@@ -13,7 +13,7 @@ from llvmlite import ir
 from redlang.schedule.fragments import STEP, SharedTile
 from redlang.targets.kinds import I16, I32
 from redlang.targets.ptx.convert import decode, encode
-from redlang.targets.ptx.inline import Values, Word, asm, define
+from redlang.targets.ptx.inline import Values, Word, asm, define, i32
 from redlang.targets.ptx.shared import load_words, store_at
 
 _PIECE = 16
@@ -47,23 +47,21 @@ def widened(
 
     def generate(builder: ir.IRBuilder, values: Values) -> Values:
         first, second, thread = values
-        lane = builder.and_(thread, _number(_LINES - 1))
-        octet = builder.lshr(thread, _number(3))
+        lane = builder.and_(thread, i32(_LINES - 1))
+        octet = builder.lshr(thread, i32(3))
 
         def places(task: ir.Value, round_: int) -> tuple[ir.Value, ir.Value, ir.Value]:
             """Return the addresses of a piece, and of the two that it becomes."""
-            piece = builder.add(builder.urem(task, _number(own)), _number(round_ * own))
-            line = builder.mul(builder.udiv(task, _number(own)), _number(_LINES))
+            piece = builder.add(builder.urem(task, i32(own)), i32(round_ * own))
+            line = builder.mul(builder.udiv(task, i32(own)), i32(_LINES))
             line = builder.add(line, lane)
-            twice = builder.mul(piece, _number(2))
+            twice = builder.mul(piece, i32(2))
             at = builder.add(first, _place(builder, narrow, line, lane, piece))
             to = builder.add(second, _place(builder, wide, line, lane, twice))
-            return at, to, builder.xor(to, _number(_PIECE))
+            return at, to, builder.xor(to, i32(_PIECE))
 
         def convert(numbers: range, round_: int, known: tuple[ir.Value, ...] | None) -> None:
-            found = [
-                known or places(builder.add(octet, _number(n * octets)), round_) for n in numbers
-            ]
+            found = [known or places(builder.add(octet, i32(n * octets)), round_) for n in numbers]
             loaded = [
                 load_words(builder, at, n * step * narrow.span, I32, 4)
                 for n, (at, *_) in zip(numbers, found, strict=True)
@@ -79,14 +77,10 @@ def widened(
             for start in range(0, whole, _TOGETHER):
                 convert(range(start, min(start + _TOGETHER, whole)), round_, known)
             if left:
-                with builder.if_then(builder.icmp_unsigned("<", octet, _number(left))):
+                with builder.if_then(builder.icmp_unsigned("<", octet, i32(left))):
                     convert(range(whole, whole + 1), round_, known)
 
     return define("widened", "void", ("u32", "u32", "u32"), generate)
-
-
-def _number(value: int) -> ir.Constant:
-    return ir.Constant(I32, value)
 
 
 def _place(
@@ -94,24 +88,24 @@ def _place(
 ) -> ir.Value:
     """Return where a piece of a line is; `lane` is the line's number among eight."""
     per_line = tile.span // _PIECE
-    turn = builder.lshr(builder.mul(lane, _number(tile.span)), _number(7))
-    turn = builder.and_(turn, _number(per_line - 1))
-    block = builder.udiv(piece, _number(per_line))
-    within = builder.xor(builder.urem(piece, _number(per_line)), turn)
+    turn = builder.lshr(builder.mul(lane, i32(tile.span)), i32(7))
+    turn = builder.and_(turn, i32(per_line - 1))
+    block = builder.udiv(piece, i32(per_line))
+    within = builder.xor(builder.urem(piece, i32(per_line)), turn)
     start = builder.add(
-        builder.mul(block, _number(tile.block_bytes)), builder.mul(line, _number(tile.span))
+        builder.mul(block, i32(tile.block_bytes)), builder.mul(line, i32(tile.span))
     )
-    return builder.add(start, builder.mul(within, _number(_PIECE)))
+    return builder.add(start, builder.mul(within, i32(_PIECE)))
 
 
 def _pairs(builder: ir.IRBuilder, dtype: str, into: str, word: ir.Value) -> list[ir.Value]:
     """Return four elements of 8 bits as two words of two elements."""
     if dtype.startswith("f8"):
-        halves = (word, builder.lshr(word, _number(16)))
+        halves = (word, builder.lshr(word, i32(16)))
         return [_float_pair(builder, dtype, into, builder.trunc(half, I16)) for half in halves]
     if dtype == "i8":
         # What is counted from -128 on is counted from 0 on.
-        word = builder.xor(word, _number(0x80808080))
+        word = builder.xor(word, i32(0x80808080))
     return [_integer_pair(builder, dtype, into, word, order) for order in (0x4140, 0x4342)]
 
 
@@ -119,14 +113,14 @@ def _integer_pair(
     builder: ir.IRBuilder, dtype: str, into: str, word: ir.Value, order: int
 ) -> ir.Value:
     def made(text: str, *values: ir.Value | int) -> ir.Value:
-        words = [_number(v | v << 16) if isinstance(v, int) else v for v in values]
+        words = [i32(v | v << 16) if isinstance(v, int) else v for v in values]
         places = ", ".join(f"${number + 1}" for number in range(len(words)))
         constraints = ",".join(["=r", *["r"] * len(words)])
         return asm(builder, I32, f"{text} $0, {places};", constraints, words)
 
     filler = 0x6464 if into == "f16" else 0
     text = f"prmt.b32 $0, $1, $2, {order};"
-    both = asm(builder, I32, text, "=r,r,r", [word, _number(filler | filler << 16)])
+    both = asm(builder, I32, text, "=r,r,r", [word, i32(filler | filler << 16)])
     if into == "f16":
         return made("add.rn.f16x2", both, 0xE480 if dtype == "i8" else 0xE400)
     scaled = made("mul.rn.bf16x2", both, 0x7F00)
