@@ -17,6 +17,7 @@ from redlang.ir.loops import Loops
 from redlang.ir.loops_printing import loops_text
 from redlang.ir.printing import to_text
 from redlang.ir.program import Program, ScalarParam
+from redlang.runtime.call import UnitAxes
 from redlang.runtime.work import NANOSECONDS, predict, unit_work
 from redlang.schedule.plan import NestPlan
 
@@ -72,7 +73,7 @@ def explain(
     extents: Mapping[str, int] | None,
     stage: str | None,
     gpu: ShownPlan | None = None,
-    unit: Mapping[str, str | None] | None = None,
+    unit: UnitAxes | None = None,
 ) -> Explanation:
     """Return the explanation of one stage, or of those that a reader needs.
 
@@ -161,7 +162,7 @@ def _named(name: str, lines: tuple[str, ...]) -> Iterator[str]:
 def plan_text(
     compiler: Compiler,
     extents: Mapping[str, int],
-    unit: Mapping[str, str | None] | None = None,
+    unit: UnitAxes | None = None,
 ) -> str:
     """Return the plan for some extents and a layout, nest by nest."""
     choice = compiler.choice(extents, unit)

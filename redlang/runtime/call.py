@@ -27,7 +27,8 @@ class Chosen(Protocol):
         """Tell whether a result may be stored over an input, element by element."""
 
 
-Layout: TypeAlias = Mapping[str, str | None]
+UnitAxes: TypeAlias = Mapping[str, str | None]
+"""The axis along which each array has stride 1."""
 
 
 class Latest:
@@ -41,7 +42,7 @@ class Latest:
     __slots__ = ("noted",)
 
     def __init__(self) -> None:
-        self.noted: tuple[Program, str, tuple[int, ...], Layout] | None = None
+        self.noted: tuple[Program, str, tuple[int, ...], UnitAxes] | None = None
 
     @property
     def program(self) -> Program | None:
@@ -62,7 +63,7 @@ class Latest:
         return dict(zip((axis.name for axis in program.axes), extents, strict=True))
 
     @property
-    def layout(self) -> Layout | None:
+    def layout(self) -> UnitAxes | None:
         """Return the axis along which each array has stride 1; None for row-major arrays."""
         return self.noted[3] or None if self.noted is not None else None
 

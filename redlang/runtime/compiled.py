@@ -21,6 +21,7 @@ import numpy as np
 
 from redlang.codegen.arguments import PACKED, Arguments, Buffer, short_rows
 from redlang.ir.program import ArrayParam
+from redlang.runtime.call import UnitAxes
 from redlang.runtime.launcher import Launch, Stored
 from redlang.runtime.threads import pool
 from redlang.runtime.tuning import Run, on_trial
@@ -116,24 +117,17 @@ class Found:
     geometry: Geometry
 
 
-Find: TypeAlias = Callable[[Mapping[str, int], Mapping[str, str | None]], Found]
+Find: TypeAlias = Callable[[Mapping[str, int], UnitAxes], Found]
 """Finds code for extents and for the axis of unit stride of each array and result."""
 
 
 class Tuner(Protocol):
     """Says what to measure, and is told how long it took."""
 
-    def candidates(
-        self, extents: Mapping[str, int], unit: Mapping[str, str | None]
-    ) -> tuple[Found, ...]:
+    def candidates(self, extents: Mapping[str, int], unit: UnitAxes) -> tuple[Found, ...]:
         """Return code to choose from by measuring; none if nothing is to be measured."""
 
-    def settle(
-        self,
-        extents: Mapping[str, int],
-        unit: Mapping[str, str | None],
-        times: tuple[float, ...],
-    ) -> None:
+    def settle(self, extents: Mapping[str, int], unit: UnitAxes, times: tuple[float, ...]) -> None:
         """Note the seconds that each took."""
 
 
@@ -189,7 +183,7 @@ class Compiled:
             (floats if kind == "float" else wholes).append(variable)
         launch.lines.append(f"run({_tuple(addresses)}, {_tuple(wholes)}, {_tuple(floats)})")
 
-    def _run(self, unit: Mapping[str, str | None], extents: Mapping[str, int]) -> Run:
+    def _run(self, unit: UnitAxes, extents: Mapping[str, int]) -> Run:
         """Return the run for these extents, or one that first measures several."""
         tuner = self.tuner
         candidates = () if tuner is None else tuner.candidates(extents, unit)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from redlang.ir.program import Program
 from redlang.options import Options
 from redlang.runtime.cache import BUILDING, digest, disk, keep, unpickled, versions
+from redlang.runtime.call import UnitAxes
 from redlang.runtime.compiled import Code, Found, Geometry, Made
 from redlang.runtime.threads import thread_count
 from redlang.runtime.tuning import TIMES, octaves
@@ -96,9 +97,7 @@ class Compiler:
         """Return the program's nests in two forms; see `Planner.nests`."""
         return self.planner.nests(extents)
 
-    def choice(
-        self, extents: Mapping[str, int], unit: Mapping[str, str | None] | None = None
-    ) -> Choice:
+    def choice(self, extents: Mapping[str, int], unit: UnitAxes | None = None) -> Choice:
         """Return the plan for these extents: the fastest measured, else what the rules choose.
 
         Args:
@@ -109,7 +108,7 @@ class Compiler:
         return tried[0][0] if tried else self.planner.choose(extents, unit)
 
     def tried(
-        self, extents: Mapping[str, int], unit: Mapping[str, str | None] | None = None
+        self, extents: Mapping[str, int], unit: UnitAxes | None = None
     ) -> list[tuple[Choice, float]]:
         """Return the plans that were measured for these extents, fastest first, with seconds."""
         if not self.options.tune:
@@ -121,21 +120,14 @@ class Compiler:
             return []
         return sorted(zip(plans, times, strict=True), key=lambda pair: pair[1])
 
-    def candidates(
-        self, extents: Mapping[str, int], unit: Mapping[str, str | None]
-    ) -> tuple[Found, ...]:
+    def candidates(self, extents: Mapping[str, int], unit: UnitAxes) -> tuple[Found, ...]:
         """Return code for each plan that is to be measured; none if nothing is."""
         if not self.options.tune or self.tried(extents, unit):
             return ()
         plans = self.planner.near(self.planner.choose(extents, unit))
         return tuple(self._found(plan, extents, unit) for plan in plans)
 
-    def settle(
-        self,
-        extents: Mapping[str, int],
-        unit: Mapping[str, str | None],
-        times: tuple[float, ...],
-    ) -> None:
+    def settle(self, extents: Mapping[str, int], unit: UnitAxes, times: tuple[float, ...]) -> None:
         """Note what the plans of `candidates` took."""
         TIMES.set(self._tuning_key(self.planner.choose(extents, unit), extents), times)
 
@@ -143,7 +135,7 @@ class Compiler:
         parts = (repr(self.program), self.options.fuse, repr(ruled.plan), repr(octaves(extents)))
         return digest("times", *parts, str(thread_count()), *versions(), *cpu.fingerprint())
 
-    def find(self, extents: Mapping[str, int], unit: Mapping[str, str | None]) -> Found:
+    def find(self, extents: Mapping[str, int], unit: UnitAxes) -> Found:
         """Return machine code for these extents and this layout.
 
         A new length whose code is there waits for nobody else's compilation.
@@ -165,9 +157,7 @@ class Compiler:
             keep(store, key, kept)
             return found
 
-    def _found(
-        self, choice: Choice, extents: Mapping[str, int], unit: Mapping[str, str | None]
-    ) -> Found:
+    def _found(self, choice: Choice, extents: Mapping[str, int], unit: UnitAxes) -> Found:
         place = (choice.plan, tuple(unit.items()))
         if place not in self._codes:
             with BUILDING:
@@ -183,7 +173,7 @@ class Compiler:
         own = (repr(self.program), self.options.fuse, *parts)
         return digest(what, *own, *versions(), *cpu.fingerprint())
 
-    def _code_key(self, choice: Choice, unit: Mapping[str, str | None]) -> str:
+    def _code_key(self, choice: Choice, unit: UnitAxes) -> str:
         return self._key("cpu code", repr(choice.plan), repr(sorted(unit.items())))
 
     def _words(self, extents: Mapping[str, int], kind: str) -> str:
@@ -201,7 +191,7 @@ class Compiler:
             self.history.note(what, start, compiled=False)
         return _CODES[key]
 
-    def _made(self, key: str, what: str, choice: Choice, unit: Mapping[str, str | None]) -> Code:
+    def _made(self, key: str, what: str, choice: Choice, unit: UnitAxes) -> Code:
         """Return new code."""
         start = time.perf_counter()
         made = self.planner.make(choice, unit)

@@ -19,6 +19,7 @@ from redlang.ir.loops import Loops
 from redlang.ir.program import Program
 from redlang.options import Fuse, Options
 from redlang.runtime.cache import BUILDING, digest, disk, keep, unpickled, versions
+from redlang.runtime.call import UnitAxes
 from redlang.runtime.compiled import Details, Geometry, Made
 from redlang.runtime.work import minimum_units
 from redlang.schedule.alternatives import alternatives
@@ -39,14 +40,15 @@ if TYPE_CHECKING:
     from redlang.algebra.verdicts import StageVerdict
 
 
-WAYS = (
-    ("operands", False, False, False),
-    ("all operands", True, False, False),
-    ("products", True, False, True),
-    ("integers", True, True, False),
-)
-"""Which operands are stored: those that registers cannot hold, all that are no arrays, among them
-what products left that a sweep reads, and all but integers, which are multiplied as such."""
+WAYS = {
+    "operands": {"every": False},
+    "all operands": {"every": True},
+    "products": {"every": True, "chained": True},
+    "integers": {"every": True, "integers": True},
+}
+"""Which operands are stored, as options of `staged`: those that registers cannot hold, all that are
+no arrays, among them what products left that a sweep reads, and all but integers, which are
+multiplied as such."""
 ROOM = 2
 """How much faster what takes room in memory must be than what is computed where it is read."""
 
@@ -124,10 +126,8 @@ class Planner:
         """What may stand for the program on a device with matrix units, by name."""
         program = with_own_copies(with_own_axes(self.program))
         found = {"": Way(None, merged(program))}
-        for name, every, integers, chained in WAYS:
-            staging = staged(
-                program, every=every, rounded=self.rounded, integers=integers, chained=chained
-            )
+        for name, options in WAYS.items():
+            staging = staged(program, rounded=self.rounded, **options)
             if staging is not None:
                 first = staging.first if staging.first.results else None
                 way = Way(first, merged(staging.rest), staging.depths)
@@ -194,9 +194,7 @@ class Planner:
         whole = joined(derive(first, self.fuse, self.prove).program, program)
         return Form(name, whole, together, apart, weight, len(own[0]))
 
-    def choose(
-        self, extents: Mapping[str, int], unit: Mapping[str, str | None] | None = None
-    ) -> Choice:
+    def choose(self, extents: Mapping[str, int], unit: UnitAxes | None = None) -> Choice:
         """Return the plan that the rules choose for these extents and this layout."""
         return choose_plan(self.derived.program, *self.nests(extents), extents, unit)
 
@@ -209,7 +207,7 @@ class Planner:
         """Return the loops of a plan."""
         return lower(self.derived.program, choice.nests, choice.plan)
 
-    def make(self, choice: Choice, unit: Mapping[str, str | None]) -> Made:
+    def make(self, choice: Choice, unit: UnitAxes) -> Made:
         """Return machine code of a plan for a layout."""
         loops = self.loops(choice)
         text = emit(loops, unit)
