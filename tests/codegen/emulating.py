@@ -126,7 +126,7 @@ class Machine:
         """Count the units of the role that runs; the producer goes through all of them first."""
         if not self.queued:
             return 0
-        return self.begun if self.producing else sum(self.waits.values())
+        return self.begun + 1 if self.producing else sum(self.waits.values())
 
     def next_tile(self, capacity, *, alone=False):
         def find(place, tile, stop):

@@ -217,6 +217,9 @@ class Emitter(UnitRanges):
         if early and late and self.plan.staged:
             begin += [f"if {first} < {stop}:", *indented(filled(early, first))]
             ahead = [f"if {upcoming} < {stop}:", *indented(filled(early, upcoming))]
+            if self.queue is not None and loop is self.loops[-1]:
+                # A block that asks for its next unit late leaves it to others that need one now.
+                ahead += ["else:", f"    {self.queue.fetch()}"]
             tile = [*following, *ahead, *filled(late, first)]
         return [*begin, f"while {first} < {stop}:", *indented([*tile, f"{first} = {upcoming}"])]
 

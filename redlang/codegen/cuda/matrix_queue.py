@@ -74,29 +74,35 @@ class Queue:
             f"w.put_number({self._at(_NUMBER)}, -1)",
             f"w.barrier_arrive({self._at(0)}, i32(1))",
         ]
-        following = "following"
+        following, late = "following", ["if following < i32(0):", f"    {self.fetch()}"]
         if scan:
             following = "w.warp_uniform(following)"
             put, lines, end = (["if lane == i32(0):", *indented(x)] for x in (put, lines, end))
+            late = ["if lane == i32(0):", *indented(late)]
         return [
             *self.first(),
             "number = i32(cuda.blockIdx.x)",
             "while number < units:",
             *indented(
                 [
-                    f"following = w.fetched({self.counter}, i32(units - i32(1)))",
+                    "following = i32(-1)",
                     *unit,
                     self._wait_for_room(),
                     *scan,
                     *put,
                     *self.advance(),
                     *lines,
+                    *late,
                     f"number = i32(i32(cuda.gridDim.x) + {following})",
                 ]
             ),
             self._wait_for_room(),
             *end,
         ]
+
+    def fetch(self) -> str:
+        """Return the line that asks for the next unit's number, which no one waits for here."""
+        return f"following = w.fetched({self.counter}, i32(units - i32(1)))"
 
     def consumed(self, lines: Sequence[str], lead: str) -> list[str]:
         """Return another role's loop over units; `lead` is not 0 in one lane of a warp."""
