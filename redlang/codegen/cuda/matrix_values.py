@@ -3,13 +3,15 @@
     f32(k n + r)   -->   f32(k n' + r) + f32(k j)        n = n' + j, j known for each register
 
 n' is the thread's first index of the tile, so that the left term is computed once a row, by integer
-arithmetic, and the right one is a constant. Both and their sum are exact where nothing reaches
-2^24, which extents say; beyond that, elements are converted one by one.
+arithmetic, and the right one is a constant. So it is for the rows of a thread, which the constants
+count too: of `m - n`, elements on one diagonal are the same addition. Both terms and their sum are
+exact where nothing reaches 2^24, which extents say; beyond that, elements are converted one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import product
 
 from redlang.codegen.cuda.frame import Value
 from redlang.codegen.cuda.matrix_frame import KNOWN, RANGE, MatrixFrame
@@ -86,29 +88,40 @@ class MatrixValues(Values):
             # Registers of padding count beyond the extent.
             if limit + abs(factor) * (extent + spread.extent) > EXACT:
                 continue
-            base = self._base(rest, factor, axis)
-            steps = [factor * reach for reach in spread.reaches]
-            make = frame.module.declare(f"{axis}_steps", f"t.constants({steps})")
-            name = frame.variable(f"{make}_tile", axis, 0, f"{make}()".__str__)
-            constants = Value(name, frame.tile_axes([axis]), "f32")
+            factors = {axis: factor}
+            for row in frame.tile_axes(rest.type.axes):
+                also = linear(rest, _index_of(row), self.builder)
+                if also is not None:
+                    factors[row], rest = also
+            base = self._base(rest, factors)
+            constants = self._steps(factors)
             parts = tuple(Ref(operands.name(v), Type(F32)) for v in (base, constants))
             return Apply("add", parts, Type(F32, whole.type.axes))
         return None
 
-    def _base(self, rest: Expr, factor: int, axis: str) -> Value:
-        """Return f32(factor * n' + rest) for the thread's first index n' along an axis."""
+    def _steps(self, factors: Mapping[str, int]) -> Value:
+        """Return how far each element's whole number is from the thread's first one."""
         frame = self.frame
-        place = f"{frame.place(axis)} * {factor}"
-        depth = max(frame.axis_depth(axis), frame.depth_of(rest))
-        axes = frame.tile_axes(rest.type.axes)
-        if not axes:
-            given = Operands()
-            text = self.inline(self.operand_form(rest, (), given), given, depth)
-            return self.assign(f"{axis}_base", f"to_f32({place} + {text})", (), "f32", depth)
+        axes = frame.tile_axes(factors)
+        reaches = [[factors[axis] * r for r in frame.spread(axis).reaches] for axis in axes]
+        steps = [sum(parts) for parts in product(*reaches)]
+        make = frame.module.declare("steps", f"t.constants({steps})")
+        name = frame.variable(f"{make}_tile", axes[0], 0, f"{make}()".__str__)
+        return Value(name, axes, "f32")
+
+    def _base(self, rest: Expr, factors: Mapping[str, int]) -> Value:
+        """Return f32(k n' + rest) for the thread's first indices n' along axes with factors k."""
+        frame = self.frame
+        places = " + ".join(f"{frame.place(axis)} * {factors[axis]}" for axis in factors)
+        depth = max(frame.depth_of(rest), *map(frame.axis_depth, factors))
+        axes, base = frame.tile_axes(rest.type.axes), f"{next(iter(factors))}_base"
         given = Operands()
-        first = given.name(self.assign(f"{axis}_here", place, (), "i64", depth))
+        if not axes:
+            text = self.inline(self.operand_form(rest, (), given), given, depth)
+            return self.assign(base, f"to_f32({places} + {text})", (), "f32", depth)
+        first = given.name(self.assign("here", places, (), "i64", depth))
         text = f"to_f32({first} + {given.name(self.value(rest))})"
-        (found,) = self.mapped(f"{axis}_base", ["f32"], [], [text], given, axes, depth)
+        (found,) = self.mapped(base, ["f32"], [], [text], given, axes, depth)
         return found
 
     def _largest(self, expr: Expr) -> int | None:
