@@ -29,6 +29,7 @@ from redlang.schedule.lower import lower
 from redlang.schedule.merged import merged
 from redlang.schedule.nests import Nest, find_nests, wide_axes
 from redlang.schedule.own_axes import with_own_axes
+from redlang.schedule.own_conditions import with_own_conditions
 from redlang.schedule.own_copies import with_own_copies
 from redlang.schedule.plan import segment_axis
 from redlang.schedule.staging import joined, staged
@@ -124,7 +125,7 @@ class Planner:
     @functools.cached_property
     def ways(self) -> dict[str, Way]:
         """What may stand for the program on a device with matrix units, by name."""
-        program = with_own_copies(with_own_axes(self.program))
+        program = with_own_conditions(with_own_copies(with_own_axes(self.program)))
         found = {"": Way(None, merged(program))}
         for name, options in WAYS.items():
             staging = staged(program, rounded=self.rounded, **options)

@@ -77,7 +77,7 @@ class Shape:
     Attributes:
         rows: Axes of rows, slowest first.
         loop: The axis that is looped over.
-        inner: Axes contracted inside the loop, whole.
+        inner: Axes contracted inside the loop, whole; none where weights are no products.
         columns: Further axes of accumulators, whole.
         masked: Whether the loop has elements that take no part.
         light: Whether there is little work on elements beside their products.
@@ -234,7 +234,7 @@ def _portable(
 
 
 def _shape(facts: Facts, stored: tuple[DType, ...], paired: Sequence[Pairing] = ()) -> Shape | None:
-    if len(facts.nest.sweeps) != 1 or len(facts.swept) != 1 or not facts.used_inner:
+    if len(facts.nest.sweeps) != 1 or len(facts.swept) != 1:
         return None
     (loop,) = facts.swept
     products = product_pairs(facts)
@@ -256,7 +256,7 @@ def _shape(facts: Facts, stored: tuple[DType, ...], paired: Sequence[Pairing] = 
     rows = tuple(a for a in facts.nest.base if copied and a not in shared)
     inner = tuple(a for a in facts.inner if a != loop)
     columns = tuple(a for a in facts.extra if a not in inner)
-    if not rows or not inner:
+    if not rows or not (inner or columns):
         return None
     masked = any(
         isinstance(step, Partial) and step.condition is not None

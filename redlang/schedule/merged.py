@@ -103,7 +103,8 @@ def _merge(program: Program, outer: str, inner: str) -> Program:
     name = f"{outer}.{inner}"
     sizes = Builder.of(program)
     whole = Axis(name, sizes.mul(sizes.size(outer), sizes.size(inner)))
-    place = [axis.name for axis in program.axes].index(inner) + 1
+    names = [axis.name for axis in program.axes]
+    place = max(names.index(outer), names.index(inner)) + 1
     axes = (*program.axes[:place], whole, *program.axes[place:])
     builder = Builder(tuple(axis.name for axis in axes))
 

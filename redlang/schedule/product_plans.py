@@ -148,6 +148,11 @@ def product_shape(
             instructions += made.instructions
             if not all(is_part(facts.program, side, made.stored or columned) for side in right):
                 return None
+            # What takes no part is 0 in the operand that registers hold.
+            if not made.shown <= _axes(left):
+                return None
+            if made.shown and is_part(facts.program, left[0], found_in):
+                return None
             own, other = _axes(left) - _axes(right), _axes(right) - _axes(left)
             # Batches are on both sides, and neither rows nor columns.
             if (own & columns) or (other & rows):
@@ -168,7 +173,7 @@ def product_shape(
     parts = (*stored, *PAIRED) if paired else stored
     computed = [left for left in lefts if not is_part(facts.program, left, parts)]
     loaded = any(
-        set(node.type.axes) & rows and not _is_copied(facts.program, node, parts, loops)
+        set(node.type.axes) & rows and not _is_copied(facts.program, node, parts, loops, rows)
         for node in facts.loads_of(computed)
     )
     if integers and computed:
@@ -203,11 +208,13 @@ class _Made:
         sides: What it is made of.
         stored: What its arrays may hold; nothing if that is the unit's affair.
         instructions: What a pair takes; 0 for a product.
+        shown: Axes of the condition under which elements take part in a product.
     """
 
     sides: tuple[tuple[Expr, ...], tuple[Expr, ...]]
     stored: tuple[DType, ...] = ()
     instructions: int = 0
+    shown: frozenset[str] = frozenset()
 
 
 def _made(
@@ -218,10 +225,11 @@ def _made(
         if not isinstance(step, Partial):
             continue
         product = None
-        if step.op == "sum" and step.condition is None:
+        if step.op == "sum":
             product = split_product(step, sweep, facts.program, facts.pointwise, integers=integers)
         if product is not None:
-            yield step, _Made(((product.left,), (product.right,)))
+            shown = frozenset(() if step.condition is None else step.condition.type.axes)
+            yield step, _Made(((product.left,), (product.right,)), shown=shown)
             continue
         pairing = pairing_of(step, sweep, facts.pointwise) if paired else None
         if pairing is None:
@@ -258,12 +266,17 @@ def _ordered(
 
 
 def _is_copied(
-    program: Program, load: Load, stored: tuple[DType, ...], loops: tuple[str, ...]
+    program: Program,
+    load: Load,
+    stored: tuple[DType, ...],
+    loops: tuple[str, ...],
+    rows: set[str],
 ) -> bool:
     """Say whether tensor copies bring what a side is computed from, by element types and axes."""
     array = program.array(load.array)
-    along = array.dtype.bits == 8 and array.axes[-1] in loops
-    return along or is_part(program, load, stored)
+    if array.dtype.bits == 8:
+        return array.axes[-1] in loops
+    return array.axes[-1] in {*loops, *rows} and is_part(program, load, stored)
 
 
 def product_plans(facts: Facts, shape: Shape, device: Device) -> Iterator[MatrixPlan]:
@@ -365,9 +378,9 @@ def step_clocks(rows: int, columns: int) -> float:
 def portable_product_plans(
     facts: Facts, shape: Shape, device: Device, unit: MatrixUnitName
 ) -> Iterator[MatrixPlan]:
-    """Yield plans without warp groups and tensor copies; operands are arrays as they are."""
+    """Yield plans without warp groups and tensor copies."""
     work = facts.size(shape.rows) * facts.extent(shape.column)
-    if shape.computed or work * max(facts.extent(loop) for loop in shape.loops) < FEWEST:
+    if work * max(facts.extent(loop) for loop in shape.loops) < FEWEST:
         return
     if min(facts.size(shape.rows), facts.extent(shape.column)) < STEP:
         return

@@ -193,7 +193,9 @@ class _Stager:
         for operand, other in (pair, pair[::-1]):
             value = operand.expr
             # Plain multiply-adds read rows along what is contracted.
-            dims = _along(operand.dims, reduce.axes) if operand is rows else operand.dims
+            dims = operand.dims
+            if operand is rows or _lies_across(operand, other, reduce.axes):
+                dims = _along(dims, reduce.axes)
             if operand.stays or operand is held:
                 values.append(value)
                 continue
@@ -369,9 +371,23 @@ class _Stager:
 def _along(dims: tuple[Dim, ...], over: tuple[str, ...]) -> tuple[Dim, ...]:
     """Return dimensions of an array whose neighbours lie along what is contracted."""
     axes = [axis for dim in dims for axis in dim.axes]
-    if (*axes[-len(over) :],) == over:
+    if (*axes[-len(over) :],) == over and over in ((axes[-1],), dims[-1].axes):
         return dims
     return (*(Dim((axis,)) for axis in axes if axis not in over), Dim(over))
+
+
+def _lies_across(operand: Operand, other: Operand, over: tuple[str, ...]) -> bool:
+    """Say whether an operand's neighbours lie where tensor copies do not want them.
+
+    That is along a batch, along one of several axes of each side's own, or along one of several
+    axes that are contracted and are not neighbours in one dimension.
+    """
+    axes, others = {*operand.expr.type.axes}, {*other.expr.type.axes}
+    last, neighbours = operand.dims[-1].axes, operand.dims[-1].axes[-1]
+    if len(over) > 1 and last != over:
+        return True
+    several = all(len(own) > 1 for own in (axes - others - {*over}, others - axes - {*over}))
+    return neighbours in axes & others - {*over} or (neighbours in axes - others and several)
 
 
 def _is_wide(pair: tuple[Operand, Operand]) -> bool:

@@ -93,7 +93,8 @@ class _Finder:
         left, right = expr.arguments
         for one, other in ((left, right), (right, left)):
             part = self._part(one, over)
-            if part is not None:
+            # A factor with axes of its own would multiply every term, not their sum.
+            if part is not None and {*other.type.axes} <= {*part.terms.type.axes}:
                 sides = (part.terms, other) if one is left else (other, part.terms)
                 return _Part(self.builder.mul(*sides), part.axes)
         return None

@@ -208,3 +208,37 @@ def test_kernels_keep_to_their_registers(text, dtype, shapes, scales, monkeypatc
     assert any("wgmma.mma_async" in kernel.ptx for kernel in driver.kernels)
     assert all(kernel.spill_bytes == 0 for kernel in driver.kernels)
     assert len(driver.kernels) <= 4
+
+
+GRAPH = """
+def f(a: "bool[i j]", l: "i", r: "j", x: "j d") -> ("i d", "i d"):
+    s = where(a, l * r)
+    p = exp(s - max[j](s))
+    return sum[j](p * x) / sum[j](p), sum[j](where(a, x))
+"""
+PAGES = """
+def f(q: "b h d", k: "y s d", v: "y s e", t: "i32[b j]") -> "b h e":
+    n = axis(8 * size(j))
+    x = where(n < size(n) - 3, sum[d](q * k[t[b, n // 8], n % 8, d]))
+    p = exp(x - max[n](x))
+    return sum[n](p * v[t[b, n // 8], n % 8, e]) / sum[n](p)
+"""
+
+
+def test_weights_that_are_no_products(gpu, rng):
+    given = arrays(rng, "bf16", l=(70,), r=(80,), x=(80, 40)) | {"a": rng.random((70, 80)) < 0.2}
+    given["a"][7] = False
+    given["a"][9, 11] = False
+    given["x"][11] = np.nan
+    check(GRAPH, given, gpu, tolerance=0.01)
+    assert launched(gpu) == ["wgmma"]
+
+
+def test_rows_of_pages_are_stored(gpu, rng):
+    given = arrays(rng, "bf16", q=(2, 16, 32), k=(12, 8, 32), v=(12, 8, 32))
+    given["t"] = rng.integers(-1, 13, (2, 10)).astype(np.int32)
+    given["v"][5] = np.nan
+    given["t"][0][given["t"][0] == 5] = 4
+    kernel = check(PAGES, given, gpu, tolerance=0.01)
+    assert launched(gpu) == ["wgmma"]
+    assert stores(kernel) == 2

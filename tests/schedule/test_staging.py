@@ -7,6 +7,7 @@ from redlang.ir.printing import to_text
 from redlang.ir.program import Reduce
 from redlang.ir.verify import verify
 from redlang.schedule.merged import merged
+from redlang.schedule.own_conditions import with_own_conditions
 from redlang.schedule.own_copies import with_own_copies
 from redlang.schedule.staging import joined, staged
 from redlang.schedule.views import all_extents, all_strides
@@ -230,3 +231,45 @@ def test_sums_of_other_axes_have_small_ones_of_their_own(text, names):
     verify(found, "normalised")
     own = [" ".join(d.names) for d in found.definitions if isinstance(d.value, Reduce)]
     assert own[: len(names)] == names
+
+
+def test_a_sum_that_another_multiplies_with_its_own_axes_stays_apart():
+    text = (
+        'def f(q: "bf16[m d]", k: "bf16[n d]", v: "bf16[n e]") -> "m e":\n'
+        "    a = exp(q)\n"
+        "    c = exp(k)\n"
+        "    return sum[d](a * sum[n](c * v)) / sum[d](a * sum[n](c))\n"
+    )
+    axes = [d.value.axes for d in two(text).rest.definitions if isinstance(d.value, Reduce)]
+    assert sorted(axes) == [("d",), ("d",), ("n",), ("n",)]
+
+
+LYING = {
+    "along a batch": ("i k c", "j k c", "k", "i c j", ["i c k", "j c k"]),
+    "along one of several axes": ("k i c", "k j d", "k", "i c j d", ["i c k", "j d k"]),
+    "along two that are contracted": ("i k c", "j k c", "k, c", "i j", ["i kc", "j kc"]),
+    "along what is contracted": ("i c k", "j c k", "k", "i c j", []),
+}
+
+
+@pytest.mark.parametrize("name", LYING)
+def test_neighbours_lie_along_what_is_contracted_or_alone(name):
+    x, y, over, axes, expected = LYING[name]
+    head = f'def f(x: "bf16[{x}]", y: "bf16[{y}]") -> "{axes}":'
+    found = two(f"{head}\n    return sum[{over}](x * y)\n")
+    results = () if found is None else found.first.results
+    dims = [" ".join("".join(dim.axes) for dim in result.dims) for result in results]
+    assert dims == expected
+
+
+def test_conditions_of_sums_are_asked_outside_or_made_operands():
+    text = (
+        'def f(q: "bf16[m d]", k: "bf16[r d]", i: "i32[n]", a: "bool[m r]", x: "bf16[r e]")'
+        ' -> ("m n", "m e"):\n'
+        "    return sum[d](q * k[i[n], d]), sum[r](where(a, x))\n"
+    )
+    lines = to_text(with_own_conditions(normalise(program(text)))).splitlines()
+    whole, scores, nodes = (line.strip() for line in lines if "sum" in line and ": f32" in line)
+    assert "if" not in whole
+    assert "= where((i[n] >= 0) & (i[n] < size(r)), sum.1.whole, 0.0)" in scores
+    assert nodes.endswith("sum[r](where(a[m, r], 1.0, 0.0) * x[r, e]) if a[m, r]")

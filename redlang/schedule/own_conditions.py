@@ -1,0 +1,92 @@
+"""Conditions of sums are brought to where products can do without them, or can be made of them.
+
+    sum[d](q * k) if c, without d           -->  where(c, sum[d](q * k), 0)
+    sum[j](x) if a, with axes x has not     -->  sum[j](where(a, 1, 0) * x) if a
+
+The first is asked once for a whole sum, as the guard of a gathered row is. The second is a product:
+the mean of a node's neighbours, sums of classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from redlang.ir.build import Builder
+from redlang.ir.presence import conjuncts
+from redlang.ir.program import Apply, Definition, Expr, Program, Reduce, Ref
+from redlang.ir.types import F32, F64, Type
+from redlang.schedule.contract import split_sum
+
+
+def with_own_conditions(program: Program) -> Program:
+    """Return a normalised program whose sums have the conditions that products have."""
+    pointwise = {
+        name: d.value
+        for d in program.definitions
+        for name in d.names
+        if not isinstance(d.value, Reduce)
+    }
+    rewriter = _Rewriter(program, pointwise)
+    found = tuple(d for definition in program.definitions for d in rewriter.of(definition))
+    return program if found == program.definitions else replace(program, definitions=found)
+
+
+class _Rewriter:
+    """Rewrites the sums of one program."""
+
+    def __init__(self, program: Program, pointwise: dict[str, Expr]) -> None:
+        self.program = program
+        self.pointwise = pointwise
+        self.builder = Builder.of(program)
+
+    def of(self, definition: Definition) -> Iterator[Definition]:
+        """Yield what stands for a definition."""
+        value = definition.value
+        if (
+            not isinstance(value, Reduce)
+            or value.op != "sum"
+            or value.condition is None
+            or value.types[0].dtype not in (F32, F64)
+        ):
+            yield definition
+            return
+        (name,) = definition.names
+        over, operand = {*value.axes}, value.operand
+        parts = self._conjuncts(value.condition)
+        outside = [part for part in parts if not over & {*part.type.axes}]
+        condition = self.builder.conjunction(p for p in parts if over & {*p.type.axes})
+        own = set() if condition is None else {*condition.type.axes} - {*operand.type.axes}
+        if own and over <= {*operand.type.axes} and not self._is_product(operand, value, True):
+            assert condition is not None
+            operand = self.builder.mul(self.builder.where(condition, 1.0, 0.0), operand)
+        if not self._is_product(operand, value, condition is not None):
+            yield definition
+            return
+        if not outside:
+            yield replace(definition, value=replace(value, operands=(operand,)))
+            return
+        axes = {*operand.type.axes, *(() if condition is None else condition.type.axes)} - over
+        type_ = Type(value.types[0].dtype, self.builder.union([axes]))
+        whole = replace(value, operands=(operand,), condition=condition, types=(type_,))
+        inner = Ref(f"{name}.whole", type_)
+        yield replace(definition, names=(inner.name,), value=whole)
+        test = self.builder.conjunction(outside)
+        assert test is not None
+        yield replace(definition, value=self.builder.where(test, inner, 0.0))
+
+    def _conjuncts(self, condition: Expr) -> list[Expr]:
+        """Return the parts of a condition, named ones taken apart too."""
+        found: list[Expr] = []
+        for part in conjuncts(condition):
+            body = self.pointwise.get(part.name) if isinstance(part, Ref) else None
+            joined = isinstance(body, Apply) and body.op == "and"
+            found += self._conjuncts(body) if body is not None and joined else [part]
+        return found
+
+    def _is_product(self, operand: Expr, value: Reduce, masked: bool) -> bool:
+        known = self.pointwise.get
+        found = split_sum(
+            operand, value.axes, self.program, known, known, masked=masked, ordered=False
+        )
+        return found is not None
