@@ -3,7 +3,8 @@
     store sum[d](k * k); later rsqrt(sum[d](k * k)) at every use   -->   store rsqrt(sum[d](k * k))
 
 A later kernel reads an element many times over, a unit each time; the one that writes it has it
-once. The function keeps the stored type, so that nothing is rounded that was not before.
+once. The function keeps the stored type, so that nothing is rounded that was not before. What else
+it reads is known everywhere, such as the 1e-6 of `rsqrt(x + 1e-6)`, which is two functions.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import replace
 
 from redlang.ir import walk
 from redlang.ir.loops import Branch, Combine, Commit, Kernel, Loop, Loops, Statement, Store
-from redlang.ir.program import Apply, Expr, Ref
+from redlang.ir.program import Apply, Cast, Expr, Literal, Ref, Size
 from redlang.schedule import tidy
 
 CHEAP = frozenset({"neg", "abs", "not"})
@@ -23,15 +24,18 @@ CHEAP = frozenset({"neg", "abs", "not"})
 def hand_on(loops: Loops) -> Loops:
     """Return loops whose kernels store what later ones make of it."""
     for space in loops.workspaces:
-        readers = [k for k in loops.kernels if not _stores(k, space.name)]
-        op = _asked_for(readers, space.name)
-        if op is not None:
-            kernels = (
-                _mapped(kernel, _without(space.name, op))
-                if kernel in readers
-                else _storing(kernel, space.name, op)
-                for kernel in loops.kernels
-            )
+        stores = [_stores(kernel, space.name) for kernel in loops.kernels]
+        while True:
+            every = zip(loops.kernels, stores, strict=True)
+            asked = _asked_for([kernel for kernel, own in every if not own], space.name)
+            if asked is None:
+                break
+            kernels = [
+                _storing(kernel, space.name, asked)
+                if own
+                else _mapped(kernel, _without(space.name, asked))
+                for kernel, own in zip(loops.kernels, stores, strict=True)
+            ]
             loops = replace(loops, kernels=tuple(kernels))
     return loops
 
@@ -52,9 +56,9 @@ def _stores(kernel: Kernel, name: str) -> bool:
     return any(isinstance(s, Store) and s.target == name for s in _statements(kernel.body))
 
 
-def _asked_for(readers: list[Kernel], name: str) -> str | None:
+def _asked_for(readers: list[Kernel], name: str) -> Apply | None:
     """Return the function of a workspace's elements that is all that kernels read of it."""
-    ops: set[str | None] = set()
+    asked: set[Apply | None] = set()
     for kernel in readers:
         for statement in _statements((*kernel.body, *kernel.joint)):
             if isinstance(statement, Combine | Commit) and name in tidy.reads(statement):
@@ -62,34 +66,38 @@ def _asked_for(readers: list[Kernel], name: str) -> str | None:
             if name in tidy.writes(statement):
                 return None
             for expr in tidy.expressions(statement):
-                ops |= _functions(expr, name)
-    if len(ops) != 1:
-        return None
-    (op,) = ops
-    return op
+                asked |= _functions(expr, name)
+    return asked.pop() if len(asked) == 1 else None
 
 
-def _functions(expr: Expr, name: str) -> set[str | None]:
+def _functions(expr: Expr, name: str) -> set[Apply | None]:
     """Return the functions applied to a name; None stands for any other use of it."""
-    found: set[str | None] = {None} if _is(expr, name) else set()
+    found: set[Apply | None] = {None} if _is(expr, name) else set()
     for node in walk.nodes(expr):
-        if any(_is(child, name) for child in walk.children(node)):
-            alone = isinstance(node, Apply) and len(node.arguments) == 1 and node.op not in CHEAP
-            same = alone and node.type.dtype == walk.children(node)[0].type.dtype
-            found.add(node.op if isinstance(node, Apply) and same else None)
+        read = [child for child in walk.children(node) if _is(child, name)]
+        if read:
+            others = [child for child in walk.children(node) if not _is(child, name)]
+            alone = len(read) == 1 and all(map(_is_constant, others))
+            same = alone and node.type.dtype == read[0].type.dtype
+            taken = same and isinstance(node, Apply) and node.op not in CHEAP
+            found.add(node if isinstance(node, Apply) and taken else None)
     return found
+
+
+def _is_constant(expr: Expr) -> bool:
+    return all(isinstance(node, Literal | Size | Cast | Apply) for node in walk.nodes(expr))
 
 
 def _is(expr: Expr, name: str) -> bool:
     return isinstance(expr, Ref) and expr.name == name
 
 
-def _without(name: str, op: str) -> Callable[[Expr], Expr]:
+def _without(name: str, asked: Apply) -> Callable[[Expr], Expr]:
     """Return a rule that reads a workspace in place of a function of it."""
 
     def rule(node: Expr) -> Expr:
-        if isinstance(node, Apply) and node.op == op and _is(node.arguments[0], name):
-            return node.arguments[0]
+        if node == asked:
+            return next(child for child in walk.children(node) if _is(child, name))
         return node
 
     return lambda expr: walk.rewrite(expr, rule)
@@ -102,13 +110,13 @@ def _mapped(kernel: Kernel, rule: Callable[[Expr], Expr]) -> Kernel:
     return replace(kernel, body=each(kernel.body), joint=each(kernel.joint))
 
 
-def _storing(kernel: Kernel, name: str, op: str) -> Kernel:
+def _storing(kernel: Kernel, name: str, asked: Apply) -> Kernel:
     """Return the kernel that writes a workspace with a function of what it wrote."""
 
     def each(statement: Statement) -> Statement:
         match statement:
             case Store(target=target, value=value) if target == name:
-                return replace(statement, value=Apply(op, (value,), value.type))
+                return replace(statement, value=walk.substitute(asked, {name: value}))
             case Loop(body=body):
                 return replace(statement, body=tuple(map(each, body)))
             case Branch(then=then, otherwise=otherwise):

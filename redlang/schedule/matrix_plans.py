@@ -17,9 +17,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from redlang.ir import walk
 from redlang.ir.incremental import Partial, Sweep
 from redlang.ir.loops import GridAxis
-from redlang.ir.program import Expr, Load, Program
+from redlang.ir.program import Apply, Expr, Load, Program
 from redlang.ir.types import BF16, F16, F32, F64, DType
 from redlang.options import Options
 from redlang.schedule.contract import split_product
@@ -44,6 +45,7 @@ from redlang.schedule.product_plans import (
     product_shape,
 )
 from redlang.schedule.product_plans import Shape as Products
+from redlang.schedule.uses import step_expressions
 
 FAMILY = "matrix tiles"
 WIDEST = 256
@@ -268,11 +270,23 @@ def _shape(facts: Facts, stored: tuple[DType, ...], paired: Sequence[Pairing] = 
     if len(kinds) != 1:
         return None
     arrays = (len(side) for pairing in paired for side in (pairing.lefts, pairing.rights))
-    light = facts.element_work.special < FEW_SPECIAL * facts.size((*facts.nest.base, loop))
+    light = _specials(facts, loop) < FEW_SPECIAL * facts.size((*facts.nest.base, loop))
     own = [side for pair in products for side in pair if not set(rows) & set(side.type.axes)]
     narrow = any(is_part(facts.program, side, EIGHT_BITS) for side in own)
     most = max(arrays, default=0)
     return Shape(rows, loop, inner, columns, masked, light, most, narrow, *kinds)
+
+
+def _specials(facts: Facts, loop: str) -> float:
+    """Return the special functions of elements: a divisor that they share is inverted once."""
+    exprs = facts.reached(e for sweep in facts.nest.sweeps for e in step_expressions(sweep))
+    shared = sum(
+        facts.size(node.type.axes)
+        for node in (node for expr in exprs for node in walk.nodes(expr))
+        if isinstance(node, Apply) and node.op == "div" and loop in node.type.axes
+        if loop not in node.arguments[1].type.axes
+    )
+    return facts.element_work.special - shared
 
 
 def product_pairs(facts: Facts) -> list[tuple[Expr, Expr]]:

@@ -13,6 +13,7 @@ from redlang.codegen.cuda.matrices import emit
 from redlang.codegen.cuda.matrix_factors import Factored, factored
 from redlang.codegen.cuda.matrix_fills import Fill, filling, kind_of
 from redlang.codegen.cuda.matrix_masks import apart, index_bounds
+from redlang.codegen.cuda.matrix_outer import with_outer_factors
 from redlang.codegen.cuda.matrix_shares import (
     first_values,
     with_common_factors,
@@ -21,7 +22,7 @@ from redlang.codegen.cuda.matrix_shares import (
 )
 from redlang.ir.build import Builder, literal, ref
 from redlang.ir.interpret import bind, interpret
-from redlang.ir.loops import Combine, Compute, Fold, Loop
+from redlang.ir.loops import Combine, Compute, Contract, Fold, Loop
 from redlang.ir.normalise import normalise
 from redlang.ir.program import Literal
 from redlang.ir.run_loops import run_loops
@@ -166,11 +167,25 @@ def test_documents_are_told_apart_by_the_producer(name):
 
 @pytest.mark.parametrize(
     ("name", "meet"),
-    [("causal", True), ("documents", True), ("window", True), ("capped window", False)],
+    [
+        ("causal", True),
+        ("documents", True),
+        ("window", True),
+        ("capped window", False),
+        ("quotient", True),
+    ],
 )
 def test_units_meet_where_elements_take_one_special_function(name, meet):
-    assert lowered(TEXTS[name], extents=LONG)[2].ahead == meet
-    assert ("ended_place" in written(TEXTS[name]).source) == meet
+    quotient = CAUSAL.replace("* rsqrt(size(d))", "/ sqrt(size(d))")
+    text = {**TEXTS, "quotient": quotient}[name]
+    assert lowered(text, extents=LONG)[2].ahead == meet
+    assert ("ended_place" in written(text).source) == meet
+
+
+def test_a_quotient_by_what_all_elements_share_takes_no_operation_of_its_own():
+    text = written(CAUSAL.replace("* rsqrt(size(d))", "/ sqrt(size(d))")).source
+    # As of a product: one multiply-add before the power of two.
+    assert "return ((x0 * x1) - x2)" in text
 
 
 def test_a_result_leaves_beside_the_next_units_first_product():
@@ -285,6 +300,56 @@ def test_shared_values_leave_factors_outside():
     assert share.value == B.apply("tanh", S)
     assert isinstance(first, Fold)
     assert first.values == (B.mul(ref(share.name, TILE), 30.0),)
+
+
+def outer(body, *others, known=()):
+    product = Contract("s", ("d",), ref("q", ROW), ref("k", ROW), None, TILE)
+    loop = Loop("n", 8, (product, *body, *others))
+    return with_outer_factors(body, loop, loop.body, B, is_fragment, known.__contains__)
+
+
+def weight(exponent):
+    return Compute("p", B.apply("exp", B.apply("sub", exponent, ref("t", ROW))), TILE)
+
+
+@pytest.mark.parametrize("op", ["mul", "div"])
+def test_a_factor_of_rows_leaves_maxima_and_exponents(op):
+    d = ref("d", Type(F32, ("n",)))
+    inside = B.apply(op, S, C)
+    named = Compute("y", B.mul(inside, d), TILE)
+    kept, (found,) = outer((named, fold("max", ref("y", TILE)), weight(ref("y", TILE))))
+    assert found.inside == inside
+    y = B.mul(ref("y", TILE), found.outside)
+    bare = Compute("y", B.mul(S, d), TILE)
+    assert kept == (bare, fold("max", y), weight(y))
+    # What is known to be positive and tame stands outside as it is.
+    known = C if op == "mul" else B.div(1.0, C)
+    kept, asked = outer((fold("max", B.div(inside, d)),), known=[known])
+    rest = B.mul(B.div(S, d), known)
+    assert (kept, len(asked)) == ((fold("max", rest),), 0) if op == "mul" else len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        (fold("sum", B.mul(S, C)),),
+        (fold("max", B.apply("tanh", B.mul(S, C))),),
+        (fold("max", B.mul(S, C)), fold("max", S)),
+        (fold("max", B.add(B.mul(S, C), B.mul(S, C))),),
+        (fold("max", B.div(C, S)),),
+        (fold("max", B.mul(S, ref("d", Type(F32, ("n",))))),),
+    ],
+    ids=["sum", "function", "two factors", "elements", "divisor", "column"],
+)
+def test_a_factor_that_elements_need_stays(body):
+    assert outer(body) == (body, ())
+
+
+def test_a_factor_stays_where_its_values_are_read_or_it_changes():
+    body = (Compute("y", B.mul(S, C), TILE), fold("max", ref("y", TILE)))
+    assert outer(body)[1]
+    assert outer(body, Combine(("z",), "sum", ("z",), ("y",), (TILE,))) == (body, ())
+    assert outer(body, Compute("c", C, ROW)) == (body, ())
 
 
 @pytest.mark.parametrize("op", ["add", "sub"])

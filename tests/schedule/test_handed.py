@@ -7,7 +7,7 @@ from redlang.algebra.fuse import fuse
 from redlang.ir.interpret import bind, interpret
 from redlang.ir.loops import Store
 from redlang.ir.normalise import normalise
-from redlang.ir.program import Apply, Ref
+from redlang.ir.program import Apply, Cast, Literal, Ref
 from redlang.ir.run_loops import run_loops
 from redlang.schedule.choose import choose_plan
 from redlang.schedule.lower import lower
@@ -39,6 +39,27 @@ def test_a_function_that_all_readers_take_is_stored():
     value = handed(loops)
     assert isinstance(value, Apply)
     assert value.op == "rsqrt"
+    rng = np.random.default_rng(1)
+    given = {n: rng.standard_normal(s).astype(np.float32) for n, s in SHAPES.items()}
+    (found,) = run_loops(loops, bind(loops.program, given), {})
+    (expected,) = interpret(loops.program, given)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("norm", "ops"),
+    [
+        ("* rsqrt(sum[d](y * y) / size(d) + 1e-3)", ["rsqrt", "add", "div"]),
+        ("* (1 / maximum(sqrt(sum[d](y * y)), 1e-3))", ["div", "maximum", "sqrt"]),
+    ],
+)
+def test_functions_with_constants_are_stored_one_in_the_other(norm, ops):
+    loops = lowered(f"return sum[n](sum[d](x * y) {norm})")
+    value = handed(loops)
+    for op in ops:
+        assert isinstance(value, Apply)
+        assert value.op == op
+        value = next(a for a in value.arguments if not isinstance(a, Literal | Cast))
     rng = np.random.default_rng(1)
     given = {n: rng.standard_normal(s).astype(np.float32) for n, s in SHAPES.items()}
     (found,) = run_loops(loops, bind(loops.program, given), {})

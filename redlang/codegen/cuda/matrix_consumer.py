@@ -26,6 +26,7 @@ from redlang.codegen.cuda.matrix_fills import (
     finite_states,
     kind_of,
 )
+from redlang.codegen.cuda.matrix_outer import Outer, ask_rows, kinds_of, with_outer_factors
 from redlang.codegen.cuda.matrix_pairs import Paired
 from redlang.codegen.cuda.matrix_producer import indented
 from redlang.codegen.cuda.matrix_roles import LoopWork, Multiply
@@ -76,6 +77,7 @@ class Consumer(MatrixElements):
         if any(strand.work.tails for strand in strands):
             self._pipelined(strands, written, first, stop)
         else:
+            self.ask_rows(strands)
             with frame.scope([statement.axis], written) as scope:
                 for place in range(len(strands)):
                     self._step(strands, place, None)
@@ -99,7 +101,7 @@ class Consumer(MatrixElements):
         with frame.scope([]) as outer:
             with frame.scope([statement.axis], written) as scope:
                 for place in places:
-                    self._step(strands, place, place - 1 if place else None)
+                    self._step(strands, place, place - 1 if place else None, begins=True)
                 self._next(statement, first)
             for line in scope.lines:
                 frame.line(line)
@@ -119,7 +121,7 @@ class Consumer(MatrixElements):
             with frame.scope([statement.axis], written) as both:
                 complete = self._joint(strands)
                 for place in places[1:]:
-                    self._step(strands, place, place - 1, turns=True)
+                    self._step(strands, place, place - 1, turns=True, begins=True)
                 self._next(statement, first)
             late = [product.contract.name for s in strands for product in s.work.late]
             self.stream = Stream(
@@ -167,7 +169,7 @@ class Consumer(MatrixElements):
         complete = len(self.frame.at(self.frame.depth))
         self.wait(0, [p.contract.name for p in heads])
         self.release(heads, _around(strands, 0, lambda work: work.heads)[1])
-        self.elements(strand)
+        self.elements(strand, begins=True)
         self._packed(strand)
         return complete
 
@@ -186,6 +188,7 @@ class Consumer(MatrixElements):
         flying: int | None,
         *,
         turns: bool = False,
+        begins: bool = False,
     ) -> None:
         """Write one strand's work on a tile, beside the last products of the one before.
 
@@ -194,6 +197,7 @@ class Consumer(MatrixElements):
             place: Which one.
             flying: The one whose products of computed operands run meanwhile, if any do.
             turns: Whether groups issue their products in turn.
+            begins: Whether the tile is a unit's first one.
         """
         strand = self.current = strands[place]
         heads, late = strand.work.heads, () if flying is None else strands[flying].work.late
@@ -219,7 +223,7 @@ class Consumer(MatrixElements):
         if late and strand.early:
             self.wait(0, list(dict.fromkeys(moved)))
             self.release(late, after)
-        self.elements(strand)
+        self.elements(strand, begins=begins)
         if late and not strand.early:
             made = [self.fragment_name(product.rows) for product in strand.work.late]
             self.wait(0, list(dict.fromkeys([*moved, *filter(None, made)])))
@@ -299,18 +303,27 @@ class Consumer(MatrixElements):
         readers = (*statement.body, *(product.contract for product in work.late))
         body = without_scalings(work.elements, readers, self.is_fragment)
         body = with_joined_factors(body, self.builder, self.is_fragment, self._may_move)
+        body, outers = with_outer_factors(
+            body, statement, readers, self.builder, self.is_fragment, self._may_divide
+        )
+        body = with_joined_factors(body, self.builder, self.is_fragment, self._may_move)
         body = with_common_factors(body, self.builder, self.is_fragment, self._may_divide)
         body = with_shares(body, self.is_fragment)
         elements = with_powers(body, self.builder, self.is_fragment)
         names = [value.name for value in first_values(body, self.is_fragment)]
         place = self.kernel.body.index(statement)
-        rows = finite_states(statement.body, self.kernel.body[:place])
+        rows = finite_states(statement.body, self.kernel.body[:place]) | kinds_of(outers)
         found = strands(work, elements)
         flying = [strand.work.late for strand in (found[-1], *found[:-1])]
         return [
-            self._strand(statement, strand, names, rows, beside)
+            self._strand(statement, strand, names, rows, beside, outers)
             for strand, beside in zip(found, flying, strict=True)
         ]
+
+    def ask_rows(self, strands: Sequence[LoopText]) -> None:
+        """Ask the rows of a unit about factors before its loop."""
+        for outer in (outer for strand in strands for outer in strand.outers):
+            ask_rows(self, outer)
 
     def _may_move(self, factor: Expr) -> bool:
         """Say whether a factor of rows is known to be far from the ends of the range."""
@@ -327,6 +340,7 @@ class Consumer(MatrixElements):
         first: Sequence[str],
         rows: Mapping[str, Kind],
         flying: Sequence[Multiply],
+        outers: Sequence[Outer],
     ) -> LoopText:
         """Return how the absent elements of a strand are kept out, and how its products overlap.
 
@@ -336,6 +350,7 @@ class Consumer(MatrixElements):
             first: Element values that read no result of a fold.
             rows: What is known of values of rows.
             flying: What runs beside the strand's element work.
+            outers: The loop's factors that rows are asked about.
         """
         work, elements = strand.work, strand.elements
         uses: list[Use] = [s for s in elements if isinstance(s, Fold) and statement.axis in s.over]
@@ -353,7 +368,9 @@ class Consumer(MatrixElements):
         groups = [g for g in (sources, names, [*sources, *names]) if g]
         found = filling(elements, counted, groups, varies, rows)
         early = self._waits_early(statement, strand, flying)
-        return LoopText(statement, work, elements, found, counted, early)
+        products = {p.contract.name for p in work.heads}
+        own = tuple(outer for outer in outers if outer.product in products)
+        return LoopText(statement, work, elements, found, counted, own, early)
 
     def _waits_early(self, statement: Loop, strand: Strand, flying: Sequence[Multiply]) -> bool:
         """Say whether a group waits for its last products before its element work.

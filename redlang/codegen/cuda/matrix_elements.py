@@ -14,6 +14,7 @@ from redlang.codegen.cuda.matrix_masks import (
     index_bounds,
     least,
 )
+from redlang.codegen.cuda.matrix_outer import ask_rows, keep_inside, kinds_of
 from redlang.codegen.cuda.matrix_presence import maximum_of, shown_by
 from redlang.codegen.cuda.matrix_producer import indented
 from redlang.codegen.cuda.matrix_roles import Multiply
@@ -41,8 +42,17 @@ class MatrixElements(MatrixUnit):
 
     # Element work -----------------------------------------------------------------------------
 
-    def elements(self, loop: LoopText) -> None:
-        """Write the element work of one tile."""
+    def elements(self, loop: LoopText, *, begins: bool = False) -> None:
+        """Write the element work of one tile.
+
+        Args:
+            loop: What is known of it.
+            begins: Whether the tile is always a unit's first one.
+        """
+        for outer in loop.outers:
+            if begins:
+                ask_rows(self, outer)
+            keep_inside(self, outer)
         self.fetch(loop.work.fetches)
         made = {s.name for s in loop.elements if isinstance(s, Compute)}
         whole = self._whole(loop.axis, loop.filling.condition) if loop.filling.fills else None
@@ -277,7 +287,7 @@ class MatrixElements(MatrixUnit):
             super().fold(statement)
             return
         frame = self.frame
-        folded, factor = self._without_factor(statement)
+        folded, factor = self._without_factor(loop, statement)
         value = self.values.value(folded)
         counts = frame.counts(value.axes)
         joined = frame.module.function(
@@ -306,15 +316,16 @@ class MatrixElements(MatrixUnit):
             )
         self._results(statement, [found])
 
-    def _without_factor(self, statement: Fold) -> tuple[Expr, Expr | None]:
+    def _without_factor(self, loop: LoopText, statement: Fold) -> tuple[Expr, Expr | None]:
         """Return x, k for an extreme of x * k with a positive k that elements share.
 
         Rounding is monotone: the extreme of rounded products is the rounded product of the extreme.
         """
         (value,) = statement.values
+        kinds = kinds_of(loop.outers)
         if statement.op in ("max", "min") and isinstance(value, Apply) and value.op == "mul":
             for factor, rest in (value.arguments, value.arguments[::-1]):
-                if not self.is_fragment(factor) and kind_of(factor, {}) == POSITIVE:
+                if not self.is_fragment(factor) and kind_of(factor, kinds) == POSITIVE:
                     return rest, factor
         return value, None
 

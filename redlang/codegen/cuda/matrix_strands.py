@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from redlang.codegen.cuda.matrix_fills import Filling, Use
+from redlang.codegen.cuda.matrix_outer import Outer
 from redlang.codegen.cuda.matrix_pairs import Paired
 from redlang.codegen.cuda.matrix_roles import LoopWork, Multiply
 from redlang.codegen.cuda.matrix_weights import Power
@@ -39,6 +40,7 @@ class LoopText:
     elements: tuple[Statement | Power, ...]
     filling: Filling
     uses: tuple[Use, ...]
+    outers: tuple[Outer, ...] = ()
     early: bool = False
     partial: dict[str, str] = field(default_factory=dict)
 

@@ -29,6 +29,9 @@ EXACT = 1 << 24
 class MatrixValues(Values):
     """Computes expressions of a matrix kernel."""
 
+    # A division has a way that calls; of a column's divisor a thread has two elements.
+    shared_divisor = 2
+
     def __init__(self, frame: MatrixFrame, loader: Loader) -> None:
         super().__init__(frame, loader)
         self.builder = Builder(frame.order)

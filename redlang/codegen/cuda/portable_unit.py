@@ -64,6 +64,7 @@ class PortableUnit(Consumer):
         for ahead in range(stages - 1):
             self._start_copies(statement, first, stop, ahead, f"i32({ahead})")
         self._hold_rows(work)
+        self.ask_rows(strands)
         with frame.scope([statement.axis], written) as scope:
             frame.line(f"{self._arrived(stages - 2)}()")
             frame.line("t.barrier()")

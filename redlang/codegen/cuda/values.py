@@ -96,7 +96,13 @@ class Setting:
 
 
 class Values:
-    """Computes expressions in a frame."""
+    """Computes expressions in a frame.
+
+    Attributes:
+        shared_divisor: How many elements share a divisor that is inverted once.
+    """
+
+    shared_divisor: int = SHARED_DIVISOR
 
     def __init__(self, frame: Frame, loader: Loader) -> None:
         self.frame = frame
@@ -315,7 +321,7 @@ class Values:
             product = self._form(dividend, root, tile, operands, done)
             return Apply("mul", (product, literal(1 / divisor.value, F32)), expr.type)
         own = self.frame.tile_axes(divisor.type.axes)
-        if self.frame.size(tile) < SHARED_DIVISOR * self.frame.size(own):
+        if self.frame.size(tile) < self.shared_divisor * self.frame.size(own):
             return None
         value = self.value(divisor)
         depth = self.frame.depth_of(divisor)
