@@ -37,7 +37,7 @@ Loader = Callable[[Load | Ref, int], Value]
 """Emits the load of an array or workspace element in the scope of a depth."""
 
 # A shared divisor costs a division and two products; below this many elements divide.
-SHARED_DIVISOR = 4
+SHARED_DIVISOR = 3
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ all threads read the results: two barriers, however many values there are.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -122,30 +123,53 @@ def _fold_group(
     thread: ir.Value,
     threads: int,
 ) -> None:
-    """Fold the columns of a group, one warp each in turn."""
+    """Fold the columns of a group: one warp each, or several side by side where they are more."""
     warps = threads // _WARP
+    count = len(group.members)
     # Asked of one lane, it is known to be the same in all: the warp folds as one.
     text = "shfl.sync.idx.b32 $0, $1, 0, 31, -1;"
     own = asm(builder, I32, text, "=r,r", [builder.lshr(thread, i32(5))], effect=True)
     own = builder.and_(builder.sub(own, i32(group.warp)), i32(warps - 1))
-    lane = builder.and_(thread, i32(_WARP - 1))
-    for turn in range(-(-len(group.members) // warps)):
-        column = builder.add(own, i32(turn * warps))
-        with builder.if_then(builder.icmp_unsigned("<", column, i32(len(group.members)))):
-            place = builder.mul(column, i32(group.size * threads))
-            place = builder.add(builder.add(begin, place), builder.mul(lane, i32(group.size)))
-            value = _folded(builder, group, place, warps)
-            target = builder.add(begin, builder.mul(column, i32(_RESULT)))
-            store_at(builder, target, group.target, [value])
+    lane = builder.mul(builder.and_(thread, i32(_WARP - 1)), i32(group.size))
+    columns = [builder.add(own, i32(turn * warps)) for turn in range(-(-count // warps))]
+    with contextlib.ExitStack() as group_only:
+        read, there = columns, None
+        if count < warps:
+            group_only.enter_context(builder.if_then(builder.icmp_unsigned("<", own, i32(count))))
+        elif count % warps:
+            # A warp without a last column folds the group's last one too, for nobody.
+            there = builder.icmp_unsigned("<", columns[-1], i32(count))
+            read = [*columns[:-1], builder.select(there, columns[-1], i32(count - 1))]
+        first = builder.add(begin, lane)
+        size = i32(group.size * threads)
+        places = [builder.add(first, builder.mul(column, size)) for column in read]
+        found = _folded(builder, group, places, warps)
+        for column, value in zip(columns, found, strict=True):
+            with contextlib.ExitStack() as last_only:
+                if there is not None and column is columns[-1]:
+                    last_only.enter_context(builder.if_then(there))
+                target = builder.add(begin, builder.mul(column, i32(_RESULT)))
+                store_at(builder, target, group.target, [value])
 
 
-def _folded(builder: ir.IRBuilder, group: _Group, place: ir.Value, warps: int) -> ir.Value:
-    """Return the column whose part for this lane begins at a place, folded by the warp."""
+def _folded(
+    builder: ir.IRBuilder, group: _Group, places: Sequence[ir.Value], warps: int
+) -> list[ir.Value]:
+    """Return columns whose parts for this lane begin at some places, folded by the warp.
+
+    They are folded side by side, so that what one waits for hides behind the others.
+    """
     (code,) = group.body.results
     step = _WARP * group.size
-    states = [load_at(builder, place, group.column + n * step, code, 1) for n in range(warps)]
-    state = tree(builder, group.body, states)
+    parts = [
+        [load_at(builder, place, group.column + n * step, code, 1) for n in range(warps)]
+        for place in places
+    ]
+    states = [tree(builder, group.body, own) for own in parts]
     for mask in (1, 2, 4, 8, 16):
-        other = [moved(builder, value, butterfly_move(mask)) for value in state]
-        state = combined(builder, group.body, state, other)
-    return state[0]
+        others = [[moved(builder, v, butterfly_move(mask)) for v in state] for state in states]
+        states = [
+            combined(builder, group.body, state, other)
+            for state, other in zip(states, others, strict=True)
+        ]
+    return [state[0] for state in states]
