@@ -190,8 +190,11 @@ class Facts:
 
     def _roots(self) -> list[Expr]:
         sweeps = (*self.nest.sweeps, *self.used_inner)
-        roots = [e for s in sweeps for e in step_expressions(s)]
+        roots = [e for s in sweeps for stage in s.stages for e in self._value_expressions(stage)]
         return roots + [self.program.results[n].value for n in self.nest.results]
+
+    def _value_expressions(self, name: str) -> tuple[Expr, ...]:
+        return walk.expressions(self.definitions[name].value)
 
     def reached(self, roots: Iterable[Expr]) -> Iterator[Expr]:
         """Yield expressions and the pointwise definitions behind them, each once."""

@@ -25,6 +25,7 @@ from redlang.schedule.joints import joint_statements, with_axis
 from redlang.schedule.list_slots import with_slots
 from redlang.schedule.nests import Nest
 from redlang.schedule.plan import NestPlan, Plan, segment_axis
+from redlang.schedule.unread import without_unread
 from redlang.schedule.visited import visited
 
 
@@ -76,7 +77,7 @@ class _Lowering:
         self.program = program
         self.builder = builder
         self.definitions = definitions
-        self.nest = nest
+        self.nest = nest = without_unread(program, nest)
         self.plan = plan
         self.name = name
         self.scopes: list[_Scope] = []

@@ -75,16 +75,22 @@ LIVE, FREE = 0.044, 4
 """Registers of an element for each operation on it beyond so many: more is under way at a time."""
 BLOCK_US = 0.023
 """What starting a block costs its SM."""
+LISTED = 1.25
+"""Instructions of joining lists for each that is counted."""
 SMOOTH = 3.6
 """The exponent of the sum of times that overlap well."""
 ENOUGH_WARPS = 19
 """Warps on an SM from which on one computes while others wait for memory."""
+ENOUGH_BLOCKS = 3
+"""The same for blocks whose rows lie in shared memory."""
 FAR_ROWS = 46
 """Rows of a tile that lie apart in memory, from which on reading them slows down."""
 FAR_SHARE = 0.45
 """By how much for each doubling."""
 HALF = 1.1
-"""What runs of one sector cost over those of two: memory is read by 64 bytes."""
+"""What runs of one sector cost over those of two: memory is read by 64 bytes. As much again costs a
+tile whose rows are shorter than a line of the L2 cache."""
+SECTOR, LINE = 32, 128
 SM_GB_S = 156.0
 """Bytes that one SM moves in a nanosecond, when it has the memory to itself."""
 L2_SPEED = 2.2
@@ -168,16 +174,20 @@ def estimate(part: Part, facts: Facts, device: Device) -> Estimate:
         "memory": moved / (device.bandwidth_gb_s * 1e3),
         "one SM's memory": moved / max(1, shape.blocks) * per_sm / (SM_GB_S * 1e3),
         "arithmetic": max(arithmetic, pipes["arithmetic"], pipes["comparisons"]) * share
-        + OVERHEAD * shape.warps() * per_sm / (4 * device.clock_mhz),
+        + OVERHEAD * shape.warps() * per_sm / (4 * device.clock_mhz)
+        + LISTED * lists_us(part, facts, shape.rounds(), shape.lanes(), device) * per_sm,
         "special functions": pipes["special functions"] * share,
         "double": pipes["double"] * share,
         "waiting": shape.chain_us() * max(1.0, per_sm / resident),
-        "lists": lists_us(part, facts, shape.rounds(), shape.lanes(), device) * per_sm,
         "blocks": BLOCK_US * per_sm,
         "states": shape.states_us() * per_sm / min(resident, per_sm or 1),
     }
     # A smooth maximum: what runs side by side still disturbs each other, few warps more.
-    warps = min(resident, per_sm) * part.threads.threads / WARP
+    beside = min(resident, per_sm)
+    warps = beside * part.threads.threads / WARP
+    if part.threads.shared:
+        # A block's warps read together, then compute together: only other blocks fill the gaps.
+        warps = min(warps, ENOUGH_WARPS * beside / ENOUGH_BLOCKS)
     power = 1 + (SMOOTH - 1) * min(1.0, max(warps, 1) / ENOUGH_WARPS)
     total = sum(t**power for t in terms.values()) ** (1 / power)
     if per_sm <= resident:
@@ -262,11 +272,11 @@ class _Shape:
         if along is None:
             return 32 / access.size if access.axes and access.unit is None else 1.0
         spread = self.part.threads.spread(along)
-        run = spread.threads * spread.width
         inner = access.axes[access.axes.index(along) + 1 :] if along in access.axes else ()
-        run *= prod(self.facts.extent(axis) for axis in inner)
-        length = max(run, 1) * access.size
-        return max(1.0, 32 / length) * (HALF if length < 64 else 1) * self._far(along)
+        adjacent = prod(self.facts.extent(axis) for axis in inner) * access.size
+        length = max(1, spread.threads * spread.width * adjacent)
+        waste = max(1.0, SECTOR / length) * (HALF if length < 2 * SECTOR else 1)
+        return waste * (HALF if spread.extent * adjacent < LINE else 1) * self._far(along)
 
     def _far(self, along: str) -> float:
         """Return how much slower a tile is read whose rows lie apart, as measured."""

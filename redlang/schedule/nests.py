@@ -17,7 +17,6 @@ from redlang.ir.incremental import Sweep
 from redlang.ir.program import Program
 from redlang.ir.spread import spreads
 from redlang.schedule.short_axes import joined_sweeps, shared_axes
-from redlang.schedule.unread import without_unread
 from redlang.schedule.uses import Uses, step_expressions
 
 HELD = 512
@@ -105,18 +104,7 @@ def find_nests(
             for base, own in groups
         ]
         uses = Uses(program, (*inner, *(s for _, own in groups for s in own)))
-    return _trimmed(program, _place_results(uses, groups, inner))
-
-
-def _trimmed(program: Program, nests: tuple[Nest, ...]) -> tuple[Nest, ...]:
-    """Return nests without what nobody reads, which had its say in how they are grouped."""
-    every = {id(s): s for nest in nests for s in (*nest.sweeps, *nest.inner)}
-    kept = dict(zip(every, without_unread(program, tuple(every.values())), strict=True))
-
-    def own(sweeps: Iterable[Sweep]) -> tuple[Sweep, ...]:
-        return tuple(kept[id(sweep)] for sweep in sweeps)
-
-    return tuple(replace(n, sweeps=own(n.sweeps), inner=own(n.inner)) for n in nests)
+    return _place_results(uses, groups, inner)
 
 
 def _grid_of(uses: Uses, sweep: Sweep, inside: set[int], wide: frozenset[str]) -> frozenset[str]:

@@ -15,27 +15,33 @@ from typing import TypeVar
 from redlang.ir import walk
 from redlang.ir.incremental import Combine, Commit, Each, Let, Partial, Step, Sweep
 from redlang.ir.program import Program
+from redlang.schedule.nests import Nest
 from redlang.schedule.uses import Uses, step_expressions
 
 AnyStep = TypeVar("AnyStep", bound=Step)
 
 
-def without_unread(program: Program, sweeps: tuple[Sweep, ...]) -> tuple[Sweep, ...]:
-    """Return the sweeps of a program without stages that no result and no other sweep reads.
+def without_unread(program: Program, nest: Nest) -> Nest:
+    """Return a nest without stages that none of its results and sweeps and no other nest reads.
 
-    A sweep of which nothing is read stays as it is.
+    A sweep of which nothing is read stays as it is. Grids and costs go by the nest as it was.
     """
-    uses = Uses(program, sweeps)
-    read = set[str]().union(*(uses.stages(result.value) for result in program.results))
-    for sweep in sweeps:
+    every = {id(sweep): sweep for sweep in (*nest.sweeps, *nest.inner)}
+    uses = Uses(program, tuple(every.values()))
+    read = set(nest.exports)
+    for number in nest.results:
+        read |= uses.stages(program.results[number].value)
+    for sweep in every.values():
         others = (uses.stages(expr) for expr in step_expressions(sweep))
         read |= set[str]().union(*others) - set(sweep.stages)
-    return tuple(_trimmed(sweep, read) if read & {*sweep.stages} else sweep for sweep in sweeps)
+    kept = {number: _trimmed(sweep, read) for number, sweep in every.items()}
+    sweeps, inner = (tuple(kept[id(s)] for s in own) for own in (nest.sweeps, nest.inner))
+    return replace(nest, sweeps=sweeps, inner=inner)
 
 
 def _trimmed(sweep: Sweep, read: Collection[str]) -> Sweep:
     stages = tuple(stage for stage in sweep.stages if stage in read)
-    if stages == sweep.stages:
+    if not stages or stages == sweep.stages:
         return sweep
     finish = _alive(sweep.finish, stages)
     found = set[str]().union(*(walk.refs(let.value) for let in finish))

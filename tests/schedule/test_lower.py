@@ -241,6 +241,10 @@ def inertia(x: "b n c", w: "b n") -> "b":
     (sweep,) = [s for s in loops.kernels[0].body if isinstance(s, Loop)]
     assert sweep.axis == "n"
     assert "c" in loops.kernels[0].resident
+    # The sums about the centre say how far it is from the mean: nobody reads the mean's own sum.
+    kept = {space.name for space in loops.workspaces}
+    assert "inertia_0.sum.1.sum" not in kept
+    assert {"inertia_0.sum.2.sum", "inertia_0.sum.1.rest.sum12"} <= kept
 
 
 LOSS = """

@@ -3,7 +3,6 @@ import pytest
 from redlang.algebra.fuse import fuse
 from redlang.ir.normalise import normalise
 from redlang.ir.spread import spreads
-from redlang.schedule.facts import Facts, Layout
 from redlang.schedule.nests import find_nests, wide_axes
 from tests.frontend.resolving import program
 
@@ -34,13 +33,6 @@ BLOBS = """
 def f(p: "k", c: "k z", x: "w") -> "w z":
     g = exp(-((p - x) ** 2) - abs(p))
     return sum[k](g * c) / sum[k](g)
-"""
-
-
-SPREAD = """
-def f(w: "b n", r: "b n c") -> "b":
-    mu = sum[n](w * r) / sum[n](w)
-    return sum[n, c](w * (r - mu) ** 2)
 """
 
 
@@ -105,21 +97,3 @@ def test_spreads(stage, expected):
     form = normalise(program(f'def f(x: "m d", y: "n d", z: "m n d"):\n    return {stage}\n'))
     definitions = {name: d for d in form.definitions for name in d.names}
     assert spreads(definitions, form.definitions[-1].names[0]) is expected
-
-
-def test_what_nobody_reads_is_not_kept_but_has_its_say_in_the_grid():
-    fusion = fuse(normalise(program(SPREAD)))
-    (nest,) = find_nests(fusion.program, fusion.sweeps)
-    (sweep, _) = nest.sweeps
-    assert nest.base == ("b",)
-    assert (fusion.sweeps[0].stages[0], sweep.stages) == ("sum.1", ("sum.3.inner",))
-    kept = [state.name for state in sweep.states]
-    assert kept == [s.name for s in fusion.sweeps[0].states if s.name != "sum.1.sum"]
-    facts = Facts(fusion.program, nest, {"n": 64, "c": 3}, Layout({}, {}))
-    assert [access.array for access in facts.accesses] == ["w", "r", "result.0"]
-
-
-def test_what_a_result_reads_is_kept():
-    fusion = fuse(normalise(program(SPREAD.replace('"b":', '("b", "b c"):')[:-1] + ", mu\n")))
-    (nest, *_) = find_nests(fusion.program, fusion.sweeps)
-    assert "sum.1" in nest.sweeps[0].stages
