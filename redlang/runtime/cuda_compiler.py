@@ -25,7 +25,7 @@ from redlang.runtime import cuda_tuning
 from redlang.runtime.cache import digest, disk, keep, unpickled, versions
 from redlang.runtime.compiler import Compiler
 from redlang.runtime.cuda_classes import Known
-from redlang.runtime.cuda_code import CudaCode, CudaKernel, early, kernel_stats
+from redlang.runtime.cuda_code import CudaCode, CudaKernel, early, is_chained, kernel_stats
 from redlang.runtime.cuda_course import Arrays
 from redlang.runtime.matrix_choice import is_last_matrix, likely, with_matrices
 from redlang.runtime.planner import Form
@@ -48,14 +48,12 @@ from redlang.schedule.search import (
 from redlang.schedule.views import all_extents, all_strides, base_of
 from redlang.targets import toolchain
 from redlang.targets.assembler import ToolMissingError
-from redlang.targets.toolchain import Binary, parse_target
+from redlang.targets.toolchain import Binary
 
 logger = logging.getLogger("redlang.compile")
 
 WIDEST = 16
 SMALL = 1024
-CHAINING = 9
-"""The compute capability from which kernels overlap at their ends."""
 HARMLESS_SPILLS = 48
 """Bytes that a kernel may spill: what lives across its loops, and is read after them."""
 SPILL_FREE = 1.15
@@ -182,6 +180,7 @@ class CudaCompiler:
                 choice.form,
                 choice.shape.exact,
                 tuple((p.plan, p.threads, p.across, p.matrix) for p in first),
+                tuple(is_chained(e, self.device) for r in choice.best for e in r.estimates),
                 tuple(known.key(part) for part in first),
             )
             if key not in self._codes:
@@ -288,6 +287,7 @@ class CudaCompiler:
             strict: Whether spills and slow instructions are faults.
         """
         parts = [(number, part) for number, r in enumerate(chosen) for part in r.candidate.parts]
+        estimates = [estimate for r in chosen for estimate in r.estimates]
         plan = Plan(tuple(part.plan for _, part in parts))
         loops = lower(known.program, tuple(part.nest for _, part in parts), plan)
         kernels = list(loops.kernels)
@@ -300,7 +300,7 @@ class CudaCompiler:
                 pointed = known.arrays.pointed
                 texts = _texts(loops, own, part, known.classes(part))
                 texts = [with_pointers(text, pointed) for text in texts]
-                if parse_target(self.device.target)[0] >= CHAINING:
+                if is_chained(estimates[place], self.device):
                     texts = [chained(text) for text in texts]
                 most = max(text.shared_bytes for text in texts)
                 if most > self.device.sm.shared_bytes_per_block:

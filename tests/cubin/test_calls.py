@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import redlang
-from tests.cubin.device import simulated
+from redlang.schedule.device import DEFAULT_DEVICE
+from tests.cubin.device import compiling, simulated
 from tests.kernels import CORPUS, _Monoid
 
 
@@ -126,3 +127,14 @@ def f(a: "m k", b: "n k") -> ("m n", "m n", "m", "m"):
     below = np.tril(np.ones(a.shape, np.bool_))
     np.testing.assert_array_equal(seen, np.where(below, a, -np.inf).max(1))
     np.testing.assert_array_equal(place, a.argmax(1))
+
+
+def test_kernels_of_very_many_blocks_do_not_say_that_others_may_begin(monkeypatch):
+    kernel = redlang.compile('def f(x: "m n") -> "m n":\n    return x * sigmoid(x)\n')
+    with compiling(monkeypatch):
+        for rows, chained in ((300, True), (30000, False)):
+            kernel(np.empty((rows, 384), np.float32))
+            machine = kernel.machine
+            (code,) = machine.cuda_compiler(machine.program, DEFAULT_DEVICE).last.kernels
+            assert ("let_later_begin" in code.text.source) == code.text.follows == chained
+            assert (code.early is None) != chained
