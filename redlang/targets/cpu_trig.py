@@ -14,6 +14,7 @@ from functools import cache
 from llvmlite import ir
 
 from redlang.targets.llvm import F32, F64, I32, I64, Value, polynomial, set_scope
+from redlang.targets.turns import two_over_pi
 
 # (sin(t) / t - 1) / t^2 and (cos(t) - 1) / t^2 in t^2, |t| <= pi / 4: 2^-47.5 and 2^-43.6
 _SIN = (
@@ -29,27 +30,12 @@ _EXPONENTS = 255
 _TABLE = "redlang.quarter_turns"
 
 
-def _arctan_inverse(n: int, bits: int) -> int:
-    """Return 2^bits * arctan(1 / n), truncated, by its series."""
-    term = total = (1 << bits) // n
-    k = 1
-    while term:
-        term //= -n * n
-        k += 2
-        total += term // k
-    return total
-
-
 @cache
 def quarter_turns() -> tuple[tuple[float, float], ...]:
     """Return 2^(E - 150) * 2/pi modulo 4 as high and low parts, for biased exponents E."""
-    bits = 400
-    # Machin's formula
-    pi = 4 * (4 * _arctan_inverse(5, bits) - _arctan_inverse(239, bits))
-    two_over_pi = Fraction(2 << bits, pi)
     rows = []
     for exponent in range(_EXPONENTS):
-        value = two_over_pi * Fraction(2) ** (max(exponent, 1) - 150) % 4
+        value = two_over_pi() * Fraction(2) ** (max(exponent, 1) - 150) % 4
         scale = Fraction(2) ** (_HIGH_BITS - math.frexp(value)[1])
         high = math.floor(value * scale) / scale
         rows.append((float(high), float(value - high)))

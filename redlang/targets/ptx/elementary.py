@@ -1,7 +1,7 @@
 """Element functions that Numba has not, drops NaN in, or is slow at.
 
 Each states its largest error in units in the last place (ulp) against the exact value. Everything
-else (`log`, `sin`, `tanh`, `erf`, ...) is libdevice's, through Numba's `math`.
+else (`log`, `tanh`, `erf`, ...) is libdevice's; sines have a module of their own.
 `lg2.approx` is not here: near 1 it is off by more than 2 ulp.
 """
 

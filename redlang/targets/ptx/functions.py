@@ -18,6 +18,7 @@ from redlang.targets.ptx.elementary import (
     on_floats,
 )
 from redlang.targets.ptx.inline import Typed, Values, Word, define_generic
+from redlang.targets.ptx.trig import cosine, sine
 
 Emit = Callable[..., ir.Value]
 
@@ -31,7 +32,8 @@ def _library(word: str, name: str, *, keeps_integers: bool = False) -> Word:
 
 log, log2, sqrt = _library("log", "log"), _library("log2", "log2"), _library("sqrt", "sqrt")
 tanh, erf = _library("tanh", "tanh"), _library("erf", "erf")
-sin, cos = _library("sin", "sin"), _library("cos", "cos")
+sin = on_floats("sin", lambda b, x: sine(b, x) if x.type == F32 else libdevice(b, "sin", x))
+cos = on_floats("cos", lambda b, x: cosine(b, x) if x.type == F32 else libdevice(b, "cos", x))
 floor = _library("floor", "floor", keeps_integers=True)
 ceil = _library("ceil", "ceil", keeps_integers=True)
 round_even = _library("round_even", "rint", keeps_integers=True)
