@@ -3,12 +3,14 @@
     sum[d](q * k) if c, without d           -->  where(c, sum[d](q * k), 0)
     sum[j](x) if a, with axes x has not     -->  sum[j](where(a, 1, 0) * x) if a
 
-The first is asked once for a whole sum, as the guard of a gathered row is. The second is a product:
-the mean of a node's neighbours, sums of classes.
+The first is asked once for a whole sum, as the guard of a gathered row is. Reductions that have a
+condition in common, as those of a softmax, keep it: their pass asks it once as it is. The second is
+a product: the mean of a node's neighbours, sums of classes.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -27,7 +29,12 @@ def with_own_conditions(program: Program) -> Program:
         for name in d.names
         if not isinstance(d.value, Reduce)
     }
-    rewriter = _Rewriter(program, pointwise)
+    shared = Counter(
+        (d.value.axes, d.value.condition)
+        for d in program.definitions
+        if isinstance(d.value, Reduce) and d.value.condition is not None
+    )
+    rewriter = _Rewriter(program, pointwise, {key for key, count in shared.items() if count > 1})
     found = tuple(d for definition in program.definitions for d in rewriter.of(definition))
     return program if found == program.definitions else replace(program, definitions=found)
 
@@ -35,9 +42,15 @@ def with_own_conditions(program: Program) -> Program:
 class _Rewriter:
     """Rewrites the sums of one program."""
 
-    def __init__(self, program: Program, pointwise: dict[str, Expr]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        pointwise: dict[str, Expr],
+        shared: set[tuple[tuple[str, ...], Expr | None]],
+    ) -> None:
         self.program = program
         self.pointwise = pointwise
+        self.shared = shared
         self.builder = Builder.of(program)
 
     def of(self, definition: Definition) -> Iterator[Definition]:
@@ -54,8 +67,9 @@ class _Rewriter:
         (name,) = definition.names
         over, operand = {*value.axes}, value.operand
         parts = self._conjuncts(value.condition)
-        outside = [part for part in parts if not over & {*part.type.axes}]
-        condition = self.builder.conjunction(p for p in parts if over & {*p.type.axes})
+        shared = (value.axes, value.condition) in self.shared
+        outside = [part for part in parts if not (shared or over & {*part.type.axes})]
+        condition = self.builder.conjunction(p for p in parts if p not in outside)
         own = set() if condition is None else {*condition.type.axes} - {*operand.type.axes}
         if own and over <= {*operand.type.axes} and not self._is_product(operand, value, True):
             assert condition is not None

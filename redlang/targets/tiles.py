@@ -122,16 +122,14 @@ def elementwise(function: Word, counts: Counts, *axes: str) -> Word:
             unpack(builder, value, _product(counts[axis] for axis in own))
             for value, own in zip(values, held, strict=True)
         ]
-        states = {}
-        # Column by column: what elements of several rows share is at hand, and soon done with.
-        for at in sorted(_positions(counts), key=lambda at: tuple(at.values())[::-1]):
+        states = []
+        for at in _positions(counts):
             chosen = [
                 elements[_place(own, counts, at)]
                 for elements, own in zip(arguments, held, strict=True)
             ]
-            place = _place(tuple(counts), counts, at)
-            states[place] = results_of(builder, body, call(builder, body, chosen))
-        return packed_states(builder, body, [states[place] for place in range(total)])
+            states.append(results_of(builder, body, call(builder, body, chosen)))
+        return packed_states(builder, body, states)
 
     return define(body.python.__name__, result, kinds, generate)
 

@@ -273,3 +273,12 @@ def test_conditions_of_sums_are_asked_outside_or_made_operands():
     assert "if" not in whole
     assert "= where((i[n] >= 0) & (i[n] < size(r)), sum.1.whole, 0.0)" in scores
     assert nodes.endswith("sum[r](where(a[m, r], 1.0, 0.0) * x[r, e]) if a[m, r]")
+
+
+def test_reductions_keep_a_condition_that_they_share():
+    # m < size(n), that ids are there, does not depend on n.
+    scores = "where(ids[m] == ids[n], sum[d](q * k))"
+    head = HEAD.format(q="bf16", k="bf16", v="bf16").replace("t:", 'ids: "i32[n]", t:')
+    text = head + ATTENTION.format(scores=scores, p="exp(x - max[n](x))", sum="p * v")
+    documents = normalise(program(text))
+    assert with_own_conditions(documents) is documents

@@ -18,9 +18,11 @@ from redlang.codegen.cuda.matrix_frame import KNOWN, RANGE, MatrixFrame
 from redlang.codegen.cuda.matrix_masks import linear
 from redlang.codegen.cuda.matrix_scans import CAPACITY, place_of
 from redlang.codegen.cuda.values import Loader, Operands, Values
+from redlang.ir import walk
 from redlang.ir.build import Builder
 from redlang.ir.program import Apply, Cast, Expr, Index, Literal, Ref, Size
 from redlang.ir.types import F32, I64, Type
+from redlang.schedule.facts import COSTLY, SPECIAL
 
 EXACT = 1 << 24
 """Whole numbers up to this are f32 numbers."""
@@ -68,13 +70,23 @@ class MatrixValues(Values):
         done: dict[int, Expr],
     ) -> Expr:
         if isinstance(expr, Cast) and expr.to is F32 and expr.operand.type.dtype is I64:
-            found = self._counted(expr.operand, tile, operands)
+            found = self._counted(expr.operand, root, tile, operands)
             if found is not None:
                 return found
         return super()._formed(expr, root, tile, operands, done)
 
-    def _counted(self, whole: Expr, tile: tuple[str, ...], operands: Operands) -> Expr | None:
-        """Return a whole number as a sum of two floats, if that is exact."""
+    def _counted(
+        self, whole: Expr, root: Expr, tile: tuple[str, ...], operands: Operands
+    ) -> Expr | None:
+        """Return a whole number as a sum of two floats, if that is exact.
+
+        Args:
+            whole: The number.
+            root: What is made of it. Rows share the sums if that is cheap; else its results would
+                wait in registers for other rows.
+            tile: The axes of the elements.
+            operands: Where the two terms get names.
+        """
         frame = self.frame
         for axis in tile:
             spread = frame.spread(axis)
@@ -92,7 +104,7 @@ class MatrixValues(Values):
             if limit + abs(factor) * (extent + spread.extent) > EXACT:
                 continue
             factors = {axis: factor}
-            for row in frame.tile_axes(rest.type.axes):
+            for row in frame.tile_axes(rest.type.axes) if _is_cheap(root, axis) else ():
                 also = linear(rest, _index_of(row), self.builder)
                 if also is not None:
                     factors[row], rest = also
@@ -145,6 +157,16 @@ class MatrixValues(Values):
                 return x * y if op == "mul" else x + y
             case _:
                 return None
+
+
+def _is_cheap(expr: Expr, axis: str) -> bool:
+    """Say whether no function of elements along an axis costs more than keeping its results."""
+    return not any(
+        isinstance(node, Apply)
+        and (node.op in SPECIAL or node.op in COSTLY)
+        and axis in node.type.axes
+        for node in walk.nodes(expr)
+    )
 
 
 def _index_of(axis: str) -> Callable[[Expr], bool]:
