@@ -15,6 +15,7 @@ from redlang.ir.program import Program
 from redlang.schedule.candidates import candidates
 from redlang.schedule.device import Device
 from redlang.schedule.facts import SHORT, Facts, Layout, power_above, unique
+from redlang.schedule.matrices import MatrixPlan
 from redlang.schedule.model import Estimate, estimate, segments
 from redlang.schedule.nests import Nest, are_alike
 from redlang.schedule.parts import Candidate, Part
@@ -27,6 +28,8 @@ SMALL = 1 << 14
 
 They have two classes of rows up to `LONG_CLASS`, in which alignment does not count.
 """
+MUCH = 1024
+"""Bytes from which on a matrix plan spills so much that a little narrower one does, too."""
 KEPT = 24
 """Ranked candidates that are kept for each nest."""
 
@@ -207,21 +210,24 @@ def following(options: Sequence[Ranked], number: int, spill_bytes: int) -> int:
     """Return the number of the plan to try after one that was refused.
 
     After one that spills, those of its kind are passed over that need as many registers and may
-    have no more.
+    have no more; after a matrix plan that spills much, those with more than half its columns.
     """
     refused = options[number]
     number += 1
-    while spill_bytes and number < len(options) and _as_tight(options[number], refused):
+    while number < len(options) and _as_tight(options[number], refused, spill_bytes):
         number += 1
     return number
 
 
-def _as_tight(ranked: Ranked, refused: Ranked) -> bool:
+def _as_tight(ranked: Ranked, refused: Ranked, spill_bytes: int) -> bool:
     """Return whether a plan has no register to spare that a plan of its kind lacks."""
     parts, others = ranked.candidate.parts, refused.candidate.parts
-    if len(parts) > 1 or len(others) > 1 or any(part.matrix for part in (*parts, *others)):
+    if not spill_bytes or len(parts) > 1 or len(others) > 1:
         return False
     (part,), (other,) = parts, others
+    if part.matrix or other.matrix:
+        much = spill_bytes >= MUCH and part.nest == other.nest
+        return much and _as_wide(part.matrix, other.matrix)
     return (
         part.nest == other.nest
         and (part.plan.kind, part.across) == (other.plan.kind, other.across)
@@ -230,6 +236,14 @@ def _as_tight(ranked: Ranked, refused: Ranked) -> bool:
         and _width(part) >= _width(other)
         and ranked.estimates[0].registers >= refused.estimates[0].registers
     )
+
+
+def _as_wide(plan: MatrixPlan | None, other: MatrixPlan | None) -> bool:
+    """Return whether a plan has the rows of another and more than half of all its columns."""
+    if plan is None or other is None or (plan.rows, plan.unit) != (other.rows, other.unit):
+        return False
+    widths = dict(other.columns)
+    return all(2 * width > widths.get(axis, 0) for axis, width in plan.columns)
 
 
 def _order(ranked: Ranked) -> tuple[float, int]:
