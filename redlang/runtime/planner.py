@@ -27,6 +27,7 @@ from redlang.schedule.choose import Choice, choose_plan, segment_count
 from redlang.schedule.facts import SHORT
 from redlang.schedule.lower import lower
 from redlang.schedule.merged import merged
+from redlang.schedule.moments import with_moments
 from redlang.schedule.nests import Nest, find_nests, wide_axes
 from redlang.schedule.own_axes import with_own_axes
 from redlang.schedule.own_conditions import with_own_conditions
@@ -127,8 +128,12 @@ class Planner:
         """What may stand for the program on a device with matrix units, by name."""
         program = with_own_conditions(with_own_copies(with_own_axes(self.program)))
         found = {"": Way(None, merged(program))}
-        for name, options in WAYS.items():
-            staging = staged(program, rounded=self.rounded, **options)
+        ways = [(name, program, options) for name, options in WAYS.items()]
+        moments = with_moments(program) if self.rounded else program
+        if moments != program:
+            ways.append(("moments", moments, WAYS["operands"]))
+        for name, text, options in ways:
+            staging = staged(text, rounded=self.rounded, **options)
             if staging is not None:
                 first = staging.first if staging.first.results else None
                 way = Way(first, merged(staging.rest), staging.depths)

@@ -221,15 +221,18 @@ class Facts:
             if isinstance(node, Load)
         ]
 
+    def imported(self, exprs: Iterable[Expr]) -> list[tuple[str, ...]]:
+        """Return the axes of the stages that expressions read from memory."""
+        names = {name for expr in self.reached(exprs) for name in walk.refs(expr)}
+        types = walk.definition_types(self.program)
+        return [types[name].axes for name in self._imports() if name in names]
+
     def _imports(self) -> list[str]:
         """Return the stages that are read from memory."""
         own = {s for sweep in (*self.nest.sweeps, *self.used_inner) for s in sweep.stages}
-        names = {n for expr in self.reached(self._roots()) for n in walk.refs(expr)}
-        return sorted(
-            n
-            for n in names - own
-            if n in self.definitions and isinstance(self.definitions[n].value, Reduce)
-        )
+        names = {n for expr in self.reached(self._roots()) for n in walk.refs(expr)} - own
+        known = self.definitions
+        return sorted(n for n in names if n in known and isinstance(known[n].value, Reduce))
 
     def size(self, axes: Iterable[str]) -> int:
         """Return the number of elements over some axes."""

@@ -26,6 +26,7 @@ from redlang.schedule.product_plans import BYTES
 SHORT = frozenset({F16, BF16})
 EXACT_BITS = 8
 """Bits of an integer or a float that both types of 16 bits hold exactly."""
+EXPONENTIALS = ("exp", "exp2")
 CHOOSING = frozenset({"abs", "neg", "where", "minimum", "maximum"})
 """Functions whose values are among their arguments, signs aside."""
 
@@ -62,7 +63,8 @@ class Operands:
     def __init__(self, program: Program, *, chained: bool = False) -> None:
         """Look at a program; if `chained`, results of products are stored where others read them.
 
-        Only products inside of sweeps are such others: their own results are larger.
+        Those are products inside of sweeps, and others unless they multiply exponentials: weights
+        of a softmax are computed where they are multiplied.
         """
         self.program = program
         self.chained = chained
@@ -99,7 +101,15 @@ class Operands:
     def pair(self, product: str) -> tuple[Operand, Operand]:
         """Return the operands of a product."""
         found, inner = self.products[product], self.chained and self.is_read(product)
-        return self.operand(found.left, inner=inner), self.operand(found.right, inner=inner)
+        left, right = (
+            self.operand(side, inner=inner or (self.chained and self._is_chained(side)))
+            for side in (found.left, found.right)
+        )
+        return left, right
+
+    def _is_chained(self, expr: Expr) -> bool:
+        """Say whether an operand of a product outside of sweeps may be stored if it reads one."""
+        return not any(isinstance(n, Apply) and n.op in EXPONENTIALS for n in self._nodes(expr))
 
     def _bytes(self, product: Product) -> tuple[Load | Cast, ...]:
         """Return the operands of a product if they are integers of 8 bits, stored or made so."""

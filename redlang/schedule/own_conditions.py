@@ -74,7 +74,8 @@ class _Rewriter:
         if own and over <= {*operand.type.axes} and not self._is_product(operand, value, True):
             assert condition is not None
             operand = self.builder.mul(self.builder.where(condition, 1.0, 0.0), operand)
-        if not self._is_product(operand, value, condition is not None):
+        # One that is asked of whole sums alone leaves any sum.
+        if condition is not None and not self._is_product(operand, value, True):
             yield definition
             return
         if not outside:

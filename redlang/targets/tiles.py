@@ -213,26 +213,39 @@ def constants(numbers: Sequence[int]) -> Word:
     return define("constants", tile_type("f32", len(numbers)), (), generate)
 
 
-def gather(dtype: str, count: int, *, guarded: bool = False, native_f8: bool = True) -> Word:
+def gather(
+    dtype: str,
+    count: int,
+    *,
+    width: int = 1,
+    place: int = 1,
+    guarded: bool = False,
+    native_f8: bool = True,
+) -> Word:
     """Return a function that loads `count` elements: (address of the first, tile of offsets).
 
     Args:
         dtype: Storage type of the elements.
         count: How many a thread loads.
+        width: How many elements of the tile, `place` apart, are neighbours in memory.
+        place: Elements of the tile between two such.
         guarded: Whether there is a third argument, the number of elements that exist (i32): where
             there is none, nothing is read, and zeros are returned.
         native_f8: Whether the device converts f8 by an instruction.
     """
     size = ir.Constant(LLVM_TYPES["i64"], STORAGE_BITS[dtype] // 8)
     guards = (Guard("any"),) if guarded else ()
-    single = load(Access(dtype, 1, guards=guards), hint="keep", native_f8=native_f8)
+    piece = load(Access(dtype, width, guards=guards), hint="keep", native_f8=native_f8)
 
     def generate(builder: ir.IRBuilder, values: Values) -> Values:
-        base, offsets, *some = values
-        places = [builder.mul(offset, size) for offset in unpack(builder, offsets, count)]
-        return pack(
-            builder, [single.emit(builder, builder.add(base, place), *some) for place in places]
-        )
+        base, tile, *some = values
+        offsets = unpack(builder, tile, count)
+        found: dict[int, ir.Value] = {}
+        for first in (i for i in range(count) if i // place % width == 0):
+            at = builder.add(base, builder.mul(offsets[first], size))
+            elements = unpack(builder, piece.emit(builder, at, *some), width)
+            found |= {first + number * place: e for number, e in enumerate(elements)}
+        return pack(builder, [found[i] for i in range(count)])
 
     kinds = ["i64", tile_type("i64", count), *(["i32"] if guarded else [])]
     return define("gather", tile_type(COMPUTE_CODES[dtype], count), kinds, generate)

@@ -898,7 +898,7 @@ class Tiles(Keys):
 
         return call
 
-    def gather(self, dtype, count, guarded=False, native_f8=True):
+    def gather(self, dtype, count, width=1, place=1, guarded=False, native_f8=True):
         kind = np.dtype(STORED[dtype])
         compute = computed(dtype)
 

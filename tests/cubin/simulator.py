@@ -396,7 +396,7 @@ class Tiles(Keys):
 
         return stored
 
-    def gather(self, dtype, count, guarded=False, native_f8=True):
+    def gather(self, dtype, count, width=1, place=1, guarded=False, native_f8=True):
         del native_f8
         size = STORAGE[dtype].itemsize
 

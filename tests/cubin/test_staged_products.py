@@ -242,3 +242,32 @@ def test_rows_of_pages_are_stored(gpu, rng):
     kernel = check(PAGES, given, gpu, tolerance=0.01)
     assert launched(gpu) == ["wgmma"]
     assert stores(kernel) == 2
+
+
+SPREAD = """
+def f(q: "m d", k: "n d", v: "n e") -> "m e":
+    x = where(n < size(n) - 2, sum[d](q * k))
+    p = exp(x - max[n](x))
+    z = sum[n](p)
+    return sqrt(sum[n](p * (v - sum[n](p * v) / z) ** 2) / z)
+"""
+LAYERS = """
+def f(x: "t d", a: "h d", b: "n h") -> "t n":
+    u = sum[d](x * a)
+    return sum[h](u * sigmoid(u) * b)
+"""
+
+
+def test_deviations_under_weights_of_each_row(gpu, rng):
+    given = arrays(rng, "bf16", q=(70, 32), k=(130, 32), v=(130, 40))
+    given["v"] += np.float32(4).astype(given["v"].dtype)
+    given["v"][-1], given["v"][3, 5] = np.nan, np.inf
+    kernel = check(SPREAD, given, gpu, tolerance=0.01)
+    assert launched(gpu) == ["wgmma"]
+    assert stores(kernel) == 4
+
+
+def test_a_product_of_a_function_of_a_product(gpu, rng):
+    kernel = check(LAYERS, arrays(rng, "bf16", x=(70, 64), a=(640, 64), b=(576, 640)), gpu)
+    assert launched(gpu) == ["wgmma", "wgmma"]
+    assert stores(kernel) == 1

@@ -173,7 +173,8 @@ class Accesses:
         # Threads without elements run along, and an empty array may have no memory at all.
         maybe_none = [a for a in memory.axes if frame.classes.multiple(a) == 1]
         guarded = ", guarded=True" if maybe_none else ""
-        options = f'"{memory.dtype.name}", {count}{guarded}{self._f8(memory.dtype)}'
+        run = self._run(expr, memory, tile)
+        options = f'"{memory.dtype.name}", {count}{run}{guarded}{self._f8(memory.dtype)}'
         make = frame.module.declare(f"gather_{memory.name}", f"t.gather({options})")
         given = [frame.parameter(Address(memory.name)), place_value.text]
         if maybe_none:
@@ -181,6 +182,24 @@ class Accesses:
         text_ = f"{make}({', '.join(given)})"
         code = CODES[compute_type(memory.dtype).name]
         return self.values.assign(memory.name, text_, tile, code, depth)
+
+    def _run(self, expr: Load, memory: Memory, tile: tuple[str, ...]) -> str:
+        """Return the options that say which gathered elements are neighbours in memory."""
+        frame, strides = self.frame, self._strides(memory)
+        pairs = list(zip(memory.axes, expr.subscripts, strict=True))
+        runs = [
+            part.axis for own, part in pairs if strides.get(own) == 1 and isinstance(part, Index)
+        ]
+        others = {axis for own, part in pairs if strides.get(own) != 1 for axis in part.type.axes}
+        if len(runs) != 1 or runs[0] not in tile or runs[0] in others:
+            return ""
+        (axis,), size = runs, memory.dtype.bytes
+        width = gcd(frame.spread(axis).width, WIDEST // size, self._alignment(memory) // size)
+        width = gcd(width, *(step for own, step in strides.items() if step != 1))
+        # A run that lies outside reads the first one.
+        width = gcd(width, frame.classes.multiple(axis))
+        place = frame.size(tile[tile.index(axis) + 1 :])
+        return f", width={width}, place={place}" if width > 1 else ""
 
     def _existing(self, axes: Sequence[str]) -> str:
         """Return a number that is 0 if one of the axes is empty (i32)."""
