@@ -13,10 +13,11 @@ from math import gcd
 
 from redlang.codegen.arguments import Extent, Stride
 from redlang.codegen.cuda.frame import CODES, Frame, Memory, Value
+from redlang.codegen.cuda.gathers import clamped, neighbours, plus
 from redlang.codegen.cuda.kernel_text import Address
 from redlang.codegen.cuda.values import Operands, Values
-from redlang.ir.program import Apply, Expr, Index, Literal, Load, Ref
-from redlang.ir.types import BOOL, I64, DType, Type, compute_type
+from redlang.ir.program import Expr, Index, Literal, Load, Ref
+from redlang.ir.types import I64, DType, Type, compute_type
 from redlang.schedule.device import WARP
 
 WIDEST = 16
@@ -164,7 +165,7 @@ class Accesses:
             if not step.isdigit():
                 step = operands.name(Value(step, (), "i64"))
             place = self.values.operand_form(subscript, tile, operands)
-            offset = _plus(offset, _clamped(place, extent), step)
+            offset = plus(offset, clamped(place, extent), step)
         text, setting = self.values.spelled([offset], operands)
         (place_value,) = self.values.mapped(
             "offset", ["i64"], setting.lines, text, operands, tile, depth
@@ -173,7 +174,9 @@ class Accesses:
         # Threads without elements run along, and an empty array may have no memory at all.
         maybe_none = [a for a in memory.axes if frame.classes.multiple(a) == 1]
         guarded = ", guarded=True" if maybe_none else ""
-        run = self._run(expr, memory, tile)
+        widest = min(WIDEST, self._alignment(memory)) // memory.dtype.bytes
+        width, apart = neighbours(frame, expr, memory, self._strides(memory), widest, tile)
+        run = f", width={width}, place={apart}" if width > 1 else ""
         options = f'"{memory.dtype.name}", {count}{run}{guarded}{self._f8(memory.dtype)}'
         make = frame.module.declare(f"gather_{memory.name}", f"t.gather({options})")
         given = [frame.parameter(Address(memory.name)), place_value.text]
@@ -182,24 +185,6 @@ class Accesses:
         text_ = f"{make}({', '.join(given)})"
         code = CODES[compute_type(memory.dtype).name]
         return self.values.assign(memory.name, text_, tile, code, depth)
-
-    def _run(self, expr: Load, memory: Memory, tile: tuple[str, ...]) -> str:
-        """Return the options that say which gathered elements are neighbours in memory."""
-        frame, strides = self.frame, self._strides(memory)
-        pairs = list(zip(memory.axes, expr.subscripts, strict=True))
-        runs = [
-            part.axis for own, part in pairs if strides.get(own) == 1 and isinstance(part, Index)
-        ]
-        others = {axis for own, part in pairs if strides.get(own) != 1 for axis in part.type.axes}
-        if len(runs) != 1 or runs[0] not in tile or runs[0] in others:
-            return ""
-        (axis,), size = runs, memory.dtype.bytes
-        width = gcd(frame.spread(axis).width, WIDEST // size, self._alignment(memory) // size)
-        width = gcd(width, *(step for own, step in strides.items() if step != 1))
-        # A run that lies outside reads the first one.
-        width = gcd(width, frame.classes.multiple(axis))
-        place = frame.size(tile[tile.index(axis) + 1 :])
-        return f", width={width}, place={place}" if width > 1 else ""
 
     def _existing(self, axes: Sequence[str]) -> str:
         """Return a number that is 0 if one of the axes is empty (i32)."""
@@ -436,18 +421,3 @@ def _plain(expr: Load) -> list[str] | None:
     if len(axes) == len(expr.subscripts) == len(set(axes)) and not any(expr.guarded):
         return axes
     return None
-
-
-def _plus(offset: Expr, place: Expr, step: str) -> Expr:
-    factor: Expr = Literal(int(step), Type(I64)) if step.isdigit() else Ref(step, Type(I64))
-    term = Apply("mul", (place, factor), Type(I64))
-    if isinstance(offset, Literal):
-        return term
-    return Apply("add", (offset, term), Type(I64))
-
-
-def _clamped(place: Expr, extent: Expr) -> Expr:
-    zero = Literal(0, Type(I64))
-    above = Apply("ge", (place, zero), Type(BOOL))
-    below = Apply("lt", (place, extent), Type(BOOL))
-    return Apply("where", (Apply("and", (above, below), Type(BOOL)), place, zero), Type(I64))
