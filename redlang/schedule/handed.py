@@ -4,7 +4,9 @@
 
 A later kernel reads an element many times over, a unit each time; the one that writes it has it
 once. The function keeps the stored type, so that nothing is rounded that was not before. What else
-it reads is known everywhere, such as the 1e-6 of `rsqrt(x + 1e-6)`, which is two functions.
+it reads is known everywhere, such as the 1e-6 of `rsqrt(x + 1e-6)`, which is two functions. What
+elements are divided by beside products, where there is no time for it, is stored inverted: a product
+with it is off by one rounding more.
 """
 
 from __future__ import annotations
@@ -13,8 +15,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from redlang.ir import walk
-from redlang.ir.loops import Branch, Combine, Commit, Kernel, Loop, Loops, Statement, Store
+from redlang.ir.loops import (
+    Branch,
+    Combine,
+    Commit,
+    Contract,
+    Kernel,
+    Loop,
+    Loops,
+    Statement,
+    Store,
+)
 from redlang.ir.program import Apply, Cast, Expr, Literal, Ref, Size
+from redlang.ir.types import Type
 from redlang.schedule import tidy
 
 CHEAP = frozenset({"neg", "abs", "not"})
@@ -66,12 +79,22 @@ def _asked_for(readers: list[Kernel], name: str) -> Apply | None:
             if name in tidy.writes(statement):
                 return None
             for expr in tidy.expressions(statement):
-                asked |= _functions(expr, name)
+                asked |= _functions(expr, name, inverted=_multiplies(kernel))
     return asked.pop() if len(asked) == 1 else None
 
 
-def _functions(expr: Expr, name: str) -> set[Apply | None]:
-    """Return the functions applied to a name; None stands for any other use of it."""
+def _multiplies(kernel: Kernel) -> bool:
+    return any(isinstance(statement, Contract) for statement in _statements(kernel.body))
+
+
+def _functions(expr: Expr, name: str, *, inverted: bool) -> set[Apply | None]:
+    """Return the functions applied to a name; None stands for any other use of it.
+
+    Args:
+        expr: What is read.
+        name: The name.
+        inverted: Whether a divisor asks for its reciprocal.
+    """
     found: set[Apply | None] = {None} if _is(expr, name) else set()
     for node in walk.nodes(expr):
         read = [child for child in walk.children(node) if _is(child, name)]
@@ -80,8 +103,24 @@ def _functions(expr: Expr, name: str) -> set[Apply | None]:
             alone = len(read) == 1 and all(map(_is_constant, others))
             same = alone and node.type.dtype == read[0].type.dtype
             taken = same and isinstance(node, Apply) and node.op not in CHEAP
-            found.add(node if isinstance(node, Apply) and taken else None)
+            if inverted and len(read) == 1 and _is_divisor(node, name):
+                found.add(_reciprocal(read[0]))
+            else:
+                found.add(node if isinstance(node, Apply) and taken else None)
     return found
+
+
+def _is_divisor(node: Expr, name: str) -> bool:
+    """Tell whether what is no constant is divided by a name."""
+    if not isinstance(node, Apply) or node.op != "div" or node.type.dtype.kind != "float":
+        return False
+    dividend, divisor = node.arguments
+    same = node.type.dtype == divisor.type.dtype
+    return same and _is(divisor, name) and not _is_constant(dividend)
+
+
+def _reciprocal(expr: Expr) -> Apply:
+    return Apply("div", (Literal(1.0, Type(expr.type.dtype, weak=True)), expr), expr.type)
 
 
 def _is_constant(expr: Expr) -> bool:
@@ -94,13 +133,19 @@ def _is(expr: Expr, name: str) -> bool:
 
 def _without(name: str, asked: Apply) -> Callable[[Expr], Expr]:
     """Return a rule that reads a workspace in place of a function of it."""
+    # Under its own name it would be taken for the argument again, as in sqrt(sqrt(x)).
+    handed = Ref(f"{name}.handed", asked.type)
 
     def rule(node: Expr) -> Expr:
         if node == asked:
-            return next(child for child in walk.children(node) if _is(child, name))
+            return handed
+        if isinstance(node, Apply) and _is_divisor(node, name):
+            dividend, divisor = node.arguments
+            if asked == _reciprocal(divisor):
+                return Apply("mul", (dividend, handed), node.type)
         return node
 
-    return lambda expr: walk.rewrite(expr, rule)
+    return lambda expr: walk.rename(walk.rewrite(expr, rule), {handed.name: name})
 
 
 def _mapped(kernel: Kernel, rule: Callable[[Expr], Expr]) -> Kernel:

@@ -278,13 +278,13 @@ def _shape(facts: Facts, stored: tuple[DType, ...], paired: Sequence[Pairing] = 
 
 
 def _specials(facts: Facts, loop: str) -> float:
-    """Return the special functions of elements: a divisor that they share is inverted once."""
+    """Return the special functions of elements: a divisor that many share is inverted once."""
     exprs = facts.reached(e for sweep in facts.nest.sweeps for e in step_expressions(sweep))
     shared = sum(
         facts.size(node.type.axes)
         for node in (node for expr in exprs for node in walk.nodes(expr))
         if isinstance(node, Apply) and node.op == "div" and loop in node.type.axes
-        if loop not in node.arguments[1].type.axes
+        if set(node.arguments[1].type.axes) < set(node.type.axes)
     )
     return facts.element_work.special - shared
 

@@ -51,6 +51,8 @@ def test_a_function_that_all_readers_take_is_stored():
     [
         ("* rsqrt(sum[d](y * y) / size(d) + 1e-3)", ["rsqrt", "add", "div"]),
         ("* (1 / maximum(sqrt(sum[d](y * y)), 1e-3))", ["div", "maximum", "sqrt"]),
+        ("/ maximum(sqrt(sum[d](y * y)), 1e-3)", ["div", "maximum", "sqrt"]),
+        ("* sqrt(sqrt(sum[d](y * y)))", ["sqrt", "sqrt"]),
     ],
 )
 def test_functions_with_constants_are_stored_one_in_the_other(norm, ops):
