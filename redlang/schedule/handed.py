@@ -5,8 +5,8 @@
 A later kernel reads an element many times over, a unit each time; the one that writes it has it
 once. The function keeps the stored type, so that nothing is rounded that was not before. What else
 it reads is known everywhere, such as the 1e-6 of `rsqrt(x + 1e-6)`, which is two functions. What
-elements are divided by beside products, where there is no time for it, is stored inverted: a product
-with it is off by one rounding more.
+elements are divided by beside products, where there is no time for it, is stored inverted: there a
+quotient is off by one rounding more.
 """
 
 from __future__ import annotations
