@@ -236,7 +236,9 @@ class Machine:
         from redlang.runtime.arguments import Declared
         from redlang.runtime.calling import Caller
         from redlang.runtime.compiler import History
+        from redlang.runtime.environment import check_environment
 
+        check_environment()
         syntax = definition.syntax
         if not isinstance(syntax, Function):
             raise KernelSyntaxError(

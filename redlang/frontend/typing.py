@@ -167,10 +167,22 @@ def _meet(operator: Operator, parts: list[Expr], real: DType) -> tuple[list[Expr
             require_bool(condition, "the condition of where", "compare it: where(c != 0, a, b)")
             if all(part.type.dtype is BOOL for part in choices):
                 return parts, BOOL, False
+            _require_one_type(choices)
             dtype, weak = promote([part.type for part in choices])
             return [condition, *_all(choices, dtype)], dtype, weak
         case _:
             assert_never(operator.rule)
+
+
+def _require_one_type(choices: Sequence[Expr]) -> None:
+    """Refuse a choice between a u64 and a signed integer, which no type of integers holds."""
+    strong = {part.type.dtype: part for part in choices if not part.type.weak}
+    if set(strong) == {U64, I64}:
+        raise DTypeError(
+            "where chooses between a u64 and a signed integer, and no type holds both",
+            hint="cast one of them: i64(x) wraps from 2**63 on, u64(x) below 0",
+            span=strong[I64].span,
+        )
 
 
 def _compared_by_value(op: str, parts: Sequence[Expr], axes: tuple[str, ...], span: Span) -> Expr:

@@ -1,7 +1,7 @@
 """What must hold of a program and of a sweep, between any two stages.
 
 A broken rule is a mistake of redlang's own, never of a user: it is raised as `InternalError` with
-the printed value. `verify` runs between stages in tests, and always under `REDLANG_VERIFY=1`.
+the printed value. `verify` runs between stages in tests.
 """
 
 from __future__ import annotations

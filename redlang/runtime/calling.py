@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from redlang.errors import ArgumentError, DTypeError, InternalError, RedlangError
 from redlang.frontend.builtins import nearest
 from redlang.frontend.resolve import Capture, Resolution, Signature, Used, resolve_fully
@@ -182,7 +184,9 @@ class Caller:
         self, bound: _Bound, key: object, values: Values, out: object, receiver: object
     ) -> Callable[..., AnyArray]:
         """Return the launcher for calls of this kind."""
-        if any(_is_foreign(value) for value in (*values, *listed(out))):
+        parameters = zip(self.declared.parameters, values, strict=False)
+        arrays = [value for parameter, value in parameters if not is_scalar(parameter)]
+        if any(map(_is_adopted, arrays)) or any(map(_is_foreign, listed(out))):
             return self._foreign_launcher(receiver)
         with BUILDING:
             if key in bound.ready:
@@ -224,7 +228,7 @@ class Caller:
             restore = None
             for i, (name, value) in enumerate(zip(names, values, strict=False)):
                 try:
-                    adopted = foreign.adopt(value) if i in arrays and _is_foreign(value) else None
+                    adopted = foreign.adopt(value) if i in arrays and _is_adopted(value) else None
                 except Exception as error:
                     # Whatever the library raises where it has no memory to show: a traced value
                     # of JAX, a device that DLPack cannot name, a lazy array.
@@ -387,6 +391,10 @@ def _same_names(bound: _Bound, resolution: Resolution) -> bool:
 
 def _is_foreign(value: object) -> bool:
     return library_of(type(value)) is None and hasattr(value, "__dlpack__")
+
+
+def _is_adopted(value: object) -> bool:
+    return _is_foreign(value) or isinstance(value, np.number | np.bool_)
 
 
 def _native(value: object) -> object:

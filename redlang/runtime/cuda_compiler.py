@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from math import gcd, prod
 
 from redlang.codegen.cuda.chained import chained
-from redlang.codegen.cuda.kernel_text import Classes, KernelText
+from redlang.codegen.cuda.kernel_text import KernelText
 from redlang.codegen.cuda.matrix_text import MatrixText, UnsuitedError
 from redlang.codegen.cuda.pointed import with_pointers
 from redlang.errors import BackendError, InternalError
-from redlang.ir.loops import Kernel, Loops
+from redlang.ir.loops import Loops
 from redlang.ir.program import ArrayParam, Program
 from redlang.runtime import cuda_tuning
 from redlang.runtime.cache import digest, disk, keep, unpickled, versions
@@ -27,13 +27,13 @@ from redlang.runtime.compiler import Compiler
 from redlang.runtime.cuda_classes import Known
 from redlang.runtime.cuda_code import CudaCode, CudaKernel, early, is_chained, kernel_stats
 from redlang.runtime.cuda_course import Arrays
+from redlang.runtime.cuda_texts import texts_of
 from redlang.runtime.matrix_choice import is_last_matrix, likely, with_matrices
 from redlang.runtime.planner import Form
 from redlang.schedule.device import Device
 from redlang.schedule.facts import Layout
 from redlang.schedule.lower import lower
 from redlang.schedule.model import segments
-from redlang.schedule.parts import Part
 from redlang.schedule.plan import Plan
 from redlang.schedule.plan_text import plan_text
 from redlang.schedule.search import (
@@ -179,7 +179,7 @@ class CudaCompiler:
             key = (
                 choice.form,
                 choice.shape.exact,
-                tuple((p.plan, p.threads, p.across, p.matrix) for p in first),
+                tuple((p.plan, p.threads, p.across, p.matrix, p.classes) for p in first),
                 tuple(is_chained(e, self.device) for r in choice.best for e in r.estimates),
                 tuple(known.key(part) for part in first),
             )
@@ -298,7 +298,7 @@ class CudaCompiler:
                 own.append(kernels.pop(0))
             try:
                 pointed = known.arrays.pointed
-                texts = _texts(loops, own, part, known.classes(part))
+                texts = texts_of(loops, own, part, known.classes(part))
                 texts = [with_pointers(text, pointed) for text in texts]
                 if is_chained(estimates[place], self.device):
                     texts = [chained(text) for text in texts]
@@ -370,32 +370,6 @@ class CudaCompiler:
             str(number): segments(part, every, self.device)
             for number, part in enumerate(code.parts)
         }
-
-
-def _texts(
-    loops: Loops, kernels: list[Kernel], part: Part, classes: Classes
-) -> list[KernelText | MatrixText]:
-    """Return the texts of one part: matrix tiles where they suit it, element tiles for the rest."""
-    if part.matrix is not None:
-        if part.matrix.unit == "wgmma":
-            from redlang.codegen.cuda.matrices import emit as emit_matrix  # noqa: PLC0415
-        else:
-            from redlang.codegen.cuda.portable import emit as emit_matrix  # noqa: PLC0415
-        from redlang.codegen.cuda.matrix_merge import emit_merge  # noqa: PLC0415
-
-        found: list[KernelText | MatrixText] = []
-        swept = emit_matrix(loops, kernels[0], part.matrix, classes)
-        found += [swept] if swept.before is None else [swept.before, swept]
-        found += [emit_merge(loops, merge, part.matrix, classes) for merge in kernels[1:]]
-        return found
-    from redlang.codegen.cuda.merging import emit_segments  # noqa: PLC0415
-    from redlang.codegen.cuda.resident import emit  # noqa: PLC0415
-
-    if len(kernels) == 2:
-        sweep, merge = kernels
-        across = part.across
-        return [emit_segments(loops, sweep, merge, part.threads, classes, across_blocks=across)]
-    return [emit(loops, kernels[0], part.threads, classes)]
 
 
 def _sizes(program: Program) -> dict[str, int]:

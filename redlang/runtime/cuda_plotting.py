@@ -71,11 +71,13 @@ def plot(
         if count == 0:
             continue
         own = dict(every)
-        if text.segments:
-            own[text.segments] = cut
-            if Counters() in text.parameters:
-                posted = text.posted if isinstance(text, KernelText) else 0
-                counted = max(counted, 2 * count * posted if posted else count // cut)
+        segmented = code.parts[kernel.part].plan.segmented
+        if segmented is not None:
+            # Parts that cut one axis may cut it into different numbers.
+            own[segment_axis(segmented)] = cut
+        if text.segments and Counters() in text.parameters:
+            posted = text.posted if isinstance(text, KernelText) else 0
+            counted = max(counted, 2 * count * posted if posted else count // cut)
         if isinstance(text, MatrixText) and text.queued:
             counted = max(counted, 1)
         values = []

@@ -83,7 +83,7 @@ def record_key(program: str, options: str, choice: Choice, device: str) -> str:
 def name_of(ranked: Ranked) -> str:
     """Return what tells a plan from the others of its nest, in any process."""
     parts = (
-        ([s.stages for s in p.nest.sweeps], p.plan, p.threads, p.across, p.matrix)
+        ([s.stages for s in p.nest.sweeps], p.plan, p.threads, p.across, p.matrix, p.classes)
         for p in ranked.candidate.parts
     )
     return digest(ranked.candidate.family, *map(repr, parts))

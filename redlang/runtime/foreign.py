@@ -28,11 +28,13 @@ def adopt(x: AnyArray) -> Adopted | None:
     """Return a native array of the memory of a foreign one; None if `x` is no array.
 
     A CPU array becomes a NumPy array; one on a GPU becomes a torch or CuPy array, whichever is
-    loaded.
+    loaded. A NumPy scalar is an array without dimensions.
 
     Raises:
         TypeError: the array is on a device that redlang does not know, or lacks a native host.
     """
+    if isinstance(x, np.generic):
+        return Adopted(np.asarray(x), lambda result: result)
     if not hasattr(x, "__dlpack__"):
         return None
     capsule, (kind, number) = export(x)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from redlang.ir import walk
 from redlang.ir.incremental import Partial
 from redlang.ir.program import Apply, Expr, Load
-from redlang.schedule.facts import COSTLY, SPECIAL, Facts
+from redlang.schedule.facts import Facts
+from redlang.schedule.operations import COSTLY, SPECIAL
 from redlang.schedule.uses import step_expressions
 
 WORD = 4

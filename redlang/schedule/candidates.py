@@ -20,9 +20,10 @@ from dataclasses import replace
 from math import prod
 
 from redlang.ir.program import Program
+from redlang.schedule.class_plans import by_class
 from redlang.schedule.cuts import cut
 from redlang.schedule.device import THREADS_PER_BLOCK, WARP
-from redlang.schedule.facts import Layout, power_above, unique
+from redlang.schedule.facts import Facts, Layout, power_above, unique
 from redlang.schedule.nests import Nest
 from redlang.schedule.parts import BLOCKS, HELD, TILE, Candidate, Part, Spreader
 from redlang.schedule.plan import Kind, NestPlan
@@ -39,9 +40,13 @@ AHEAD = (0, 2, 4)
 """Tiles of a strip whose loads may be under way while one is computed with."""
 CROWD = 1024
 """Threads of an SM that have 64 registers each."""
+FEW_THREADS = 64
+"""Threads of a unit of columns up to which folds between warps cost less than broken lines."""
 SHORT_ROW = 16
 SQUARE = 128
 """Threads of a map between arrays that lie along two axes."""
+ROWS = (4, 8)
+"""Rows of a map that share what a thread reads for all of them."""
 MANY = 64
 """Units along an axis from which on one may have several rows of it."""
 
@@ -69,9 +74,7 @@ def candidates(
         makers.append(Maker(program, separate, extents, layout))
     found = [c for maker in makers for c in maker.on_chip(cluster)]
     found += makers[0].streamed()
-    pieces = cut(makers[0].facts)
-    if len(pieces) > 1:
-        found += _cut(program, pieces, extents, layout, cluster)
+    found += by_class(makers[0])
     found += makers[0].maps()
     return list({_identity(c): c for c in [*found, *makers[0].held()]}.values())
 
@@ -80,25 +83,25 @@ def _identity(candidate: Candidate) -> tuple[object, ...]:
     return tuple((id(p.nest), p.plan, p.threads, p.across) for p in candidate.parts)
 
 
-def _cut(
-    program: Program,
-    pieces: Sequence[Nest],
-    extents: Mapping[str, int],
-    layout: Layout,
-    cluster: int,
-) -> list[Candidate]:
-    """Return plans of the pieces side by side: the first few of each, not all combinations."""
-    choices = []
-    for piece in pieces:
-        maker = Maker(program, piece, extents, layout)
-        # Lists of a thread's own for each tile are more than one for all that it holds.
-        lists = maker.on_chip(cluster) if maker.facts.slots else ()
-        plans = [*lists, *maker.streamed(), *maker.maps()] or maker.held()
-        choices.append([plan.parts[0] for plan in plans])
-    most = max(map(len, choices))
+def pieces(
+    program: Program, nest: Nest, extents: Mapping[str, int], layout: Layout, cluster: int = 1
+) -> list[list[Candidate]]:
+    """Return the candidates for each nest that a nest may be cut into; none for one that is whole.
+
+    Args:
+        program: The normalised program.
+        nest: The nest with incremental sweeps.
+        extents: Those of the shape class.
+        layout: Of the arrays.
+        cluster: The most blocks of a cluster.
+    """
+    found = cut(Facts(program, nest, extents, layout))
+    if len(found) == 1:
+        return []
+    makers = [Maker(program, piece, extents, layout) for piece in found]
     return [
-        Candidate("cut", tuple(plans[min(i, len(plans) - 1)] for plans in choices))
-        for i in range(most)
+        [*maker.on_chip(cluster), *maker.streamed(), *maker.maps()] or maker.held()
+        for maker in makers
     ]
 
 
@@ -124,7 +127,10 @@ class Maker(Spreader):
                     wanted = min(power_above(-(-size // each)), THREADS_PER_BLOCK // lanes)
                     shape = self.spread(self.held_axes, wanted, 1 if column else width)
                     if column:
-                        shape = [Spread(column[0], 1, lanes, width), *shape]
+                        own = Spread(column[0], 1, lanes, width)
+                        few = lanes * prod(s.threads for s in shape) <= FEW_THREADS
+                        # Lanes along columns read whole lines; along rows they fold by shuffles.
+                        shape = [*shape, own] if few else [own, *shape]
                     unit = prod(s.threads for s in shape)
                     if self.held_by_thread(shape) > (HELD if unit >= WARP else HELD // 2):
                         continue
@@ -216,13 +222,13 @@ class Maker(Spreader):
             return
         for width in self.widths():
             for lanes in (8, 32) if column else (1,):
-                for threads in (32, 64, 128, 256, 512, 1024):
+                for threads in (32, 64, 128, 256) if column else (32, 64, 128, 256, 512, 1024):
                     for registers in (1, 2, 4, 8, 16):
                         shape = self.strips(swept, threads // lanes, registers, column, width)
                         if shape is None:
                             continue
                         if column:
-                            shape.insert(0, Spread(column[0], 1, lanes, width))
+                            shape.append(Spread(column[0], 1, lanes, width))
                         yield from self._stream(shape, column, swept, [*whole, *rest])
 
     def maps(self) -> Iterator[Candidate]:
@@ -233,11 +239,26 @@ class Maker(Spreader):
         for width in self.widths():
             for threads in BLOCKS:
                 for registers in (1, 2, 4):
-                    shape = self.tiles(axes, threads, registers, width)
-                    grid = self.grid({s.axis: s.extent for s in shape})
-                    plan = NestPlan("map", grid, self.slots(), ())
-                    yield from self.blocks("map", plan, shape, rows=False)
+                    tile = self.tiles(axes, threads, registers, width)
+                    for shape in (tile, *self._taller(tile)):
+                        grid = self.grid({s.axis: s.extent for s in shape})
+                        plan = NestPlan("map", grid, self.slots(), ())
+                        yield from self.blocks("map", plan, shape, rows=False)
         yield from self._turned()
+
+    def _taller(self, shape: list[Spread]) -> Iterator[list[Spread]]:
+        """Yield tiles of several rows, where a thread reads something for all rows at once."""
+        facts, vector = self.facts, self.vector
+        shared = [a for a in facts.accesses if not a.written and vector in a.axes]
+        lacking = [x for x in self.nest.base if any(x not in a.axes for a in shared)]
+        for axis in [x for x in lacking if x != vector and not facts.is_short(x)][-1:]:
+            (own,) = [s for s in shape if s.axis == axis] or [Spread(axis)]
+            rest = [s for s in shape if s.axis != axis]
+            for rows in ROWS:
+                taller = [replace(own, registers=rows), *rest]
+                fits = own.registers == 1 and facts.extent(axis) >= rows * own.threads
+                if fits and self.held_by_thread(taller) <= HELD:
+                    yield taller
 
     def _turned(self) -> Iterator[Candidate]:
         """Yield maps between arrays that lie along two axes: squares of both, in registers.
@@ -334,7 +355,7 @@ class Maker(Spreader):
             spread = spread_part(axis, facts.extent(axis), 1, 4)
             inner.append(spread)
             tiles[axis] = spread.extent
-        if self.held_by_thread([*inner, *shape]) > 2 * HELD:
+        if self.held_by_thread([*inner, *shape]) > (HELD if column else 2 * HELD):
             return
         segmented = max(swept, key=lambda a: (-(-facts.extent(a) // tiles[a]), a))
         plan = NestPlan(

@@ -8,22 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
+from math import gcd, prod
 
 from redlang.ir import walk
 from redlang.ir.build import Builder
 from redlang.ir.incremental import Partial, Sweep
-from redlang.ir.program import Apply, Cast, Expr, Index, Literal, Load, Program, Reduce
+from redlang.ir.program import Expr, Index, Load, Program, Reduce
 from redlang.schedule.contract import Product, split_product
 from redlang.schedule.nests import Nest
+from redlang.schedule.operations import COSTLY, EXTREME, SPECIAL, operation, operators
 from redlang.schedule.roofline import Work
 from redlang.schedule.uses import Uses, step_expressions
-
-SPECIAL = {"exp": 1, "exp2": 1, "log": 1, "log2": 1, "rsqrt": 1, "sqrt": 1, "div": 1}
-COSTLY = {"tanh": 3, "sigmoid": 2, "erf": 4, "sin": 6, "cos": 6, "pow": 4}
-"""Special-function instructions of an operator, roughly."""
-_EXTREME = {"max", "min", "minimum", "maximum", "lt", "le", "gt", "ge", "eq", "ne", "where", "abs"}
-
 
 SHORT = 16
 """Extent up to which a thread holds an axis whole beside another."""
@@ -265,21 +260,47 @@ class Facts:
             place -= 1
         return access.axes[place]
 
+    def fits(self, axis: str) -> bool:
+        """Tell whether an axis is so short that a thread can hold its extent beside another."""
+        return self.extents.get(axis, 1) <= SHORT
+
     def is_short(self, axis: str) -> bool:
-        """Tell whether a thread can hold the whole extent of an axis beside another."""
+        """Tell whether a thread holds the whole extent of an axis beside another."""
         return axis in self.slots or (
-            self.extents.get(axis, 1) <= SHORT
-            and axis in {*self.swept, *self.extra, *self.mapped, *self.inner}
+            self.fits(axis)
+            and axis in {*self.swept, *self.extra, *self.mapped, *self.inner, *self.points}
         )
+
+    @cached_property
+    def points(self) -> frozenset[str]:
+        """The innermost axes of a map's arrays where these differ: points that become planes."""
+        if self.nest.sweeps:
+            return frozenset()
+        arrays = [a for a in self.accesses if len(a.axes) > 1 and not a.gathered]
+        ends = frozenset(a.axes[-1] for a in arrays)
+        return ends if len(ends) > 1 else frozenset()
 
     @cached_property
     def width(self) -> int:
         """Elements along the vector axis that the widest access of the heaviest array moves."""
-        along = [a for a in self.accesses if self.run_axis(a) == self.vector]
-        if not along:
+        heaviest = self._heaviest
+        if heaviest is None:
             return 1
-        heaviest = max(along, key=lambda a: (a.whole, not a.written))
-        return max(1, min(16, heaviest.alignment) // heaviest.size)
+        wide = max(1, min(16, heaviest.alignment) // heaviest.size)
+        return wide // gcd(wide, self.size(self.run))
+
+    @cached_property
+    def run(self) -> tuple[str, ...]:
+        """The short axes inside the vector axis, of the heaviest array along it."""
+        heaviest = self._heaviest
+        if heaviest is None or heaviest.unit is None or self.vector not in heaviest.axes:
+            return ()
+        return heaviest.axes[heaviest.axes.index(self.vector) + 1 :]
+
+    @cached_property
+    def _heaviest(self) -> Access | None:
+        along = [a for a in self.accesses if self.run_axis(a) == self.vector]
+        return max(along, key=lambda a: (a.whole, not a.written), default=None)
 
     def pointwise(self, name: str) -> Expr | None:
         """Return the expression of a pointwise definition; None for any other name."""
@@ -329,7 +350,7 @@ class Facts:
 
     def operations(self, expr: Expr) -> Work:
         """Return what the operators of an expression take over all of its elements."""
-        return self._counted(n for n in map(_operation, walk.nodes(expr)) if n)
+        return self._counted(n for n in map(operation, walk.nodes(expr)) if n)
 
     @cached_property
     def elements(self) -> int:
@@ -360,7 +381,7 @@ class Facts:
         steps = [e for s in (*self.nest.sweeps, *self.used_inner) for e in self._evaluated(s)]
         roots = steps + [self.program.results[n].value for n in self.nest.results]
         for expr in self.reached(roots):
-            found += [n for n in map(_operation, walk.nodes(expr)) if n and moving & set(n[2])]
+            found += [n for n in map(operation, walk.nodes(expr)) if n and moving & set(n[2])]
         for sweep in (*self.nest.sweeps, *self.used_inner):
             for step in sweep.update:
                 if isinstance(step, Partial):
@@ -396,7 +417,7 @@ class Facts:
             elif op in SPECIAL or op in COSTLY:
                 special += count * (SPECIAL.get(op) or COSTLY[op])
                 fma += 4 * count
-            elif op in _EXTREME:
+            elif op in EXTREME:
                 extreme += count
             else:
                 fma += count
@@ -411,27 +432,8 @@ class Facts:
                 if not isinstance(step, Partial):
                     count += 2
             count += 2 * len(sweep.states)
-            count += sum(8 for e in step_expressions(sweep) if "exp" in _operators(e))
+            count += sum(8 for e in step_expressions(sweep) if "exp" in operators(e))
         return count
-
-
-def _operators(expr: Expr) -> set[str]:
-    return {node.op for node in walk.nodes(expr) if isinstance(node, Apply)}
-
-
-def _operation(node: Expr) -> tuple[str, bool, tuple[str, ...]] | None:
-    match node:
-        case Apply(op="pow", arguments=(_, Literal(value=exponent))) if float(
-            exponent
-        ).is_integer():
-            return "mul", node.type.dtype.name == "f64", node.type.axes
-        case Apply(op=op):
-            arguments = [a.type.dtype.name for a in node.arguments]
-            return op, "f64" in (node.type.dtype.name, *arguments), node.type.axes
-        case Cast(to=to, explicit=True):
-            return "cast", to.name == "f64", node.type.axes
-        case _:
-            return None
 
 
 def _moved(access: Access) -> float:

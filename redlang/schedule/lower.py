@@ -359,7 +359,8 @@ class _Lowering:
         self._sweep_loops(sweep, sweep.axes)
         partials = []
         for state in sweep.states:
-            axes = (index, *state.type.axes)
+            # Axes in the order in which they stand, but for the one that is to be innermost.
+            axes = (index, *sorted(state.type.axes, key=lambda a: a == self.plan.innermost))
             space = loops.Workspace(f"{self.name}.{state.name}", axes, state.type.dtype)
             self._store(space.name, Ref(state.name, state.type), axes)
             partials.append(space)

@@ -8,10 +8,10 @@ from math import prod
 from redlang.ir.types import F64
 from redlang.schedule.demand import BlockDemand
 from redlang.schedule.device import Device
+from redlang.schedule.estimates import Estimate
 from redlang.schedule.facts import Facts
 from redlang.schedule.matrix_plans import pairings, product_pairs
 from redlang.schedule.matrix_segments import work_of
-from redlang.schedule.model import Estimate
 from redlang.schedule.narrow import CONVERTED, EIGHT_BITS, is_part
 from redlang.schedule.occupancy import occupancy
 from redlang.schedule.parts import Candidate, Part

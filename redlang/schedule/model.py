@@ -10,18 +10,20 @@ each other, and the waves that its blocks make.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import log2, prod
 
 from redlang.ir import walk
+from redlang.schedule.class_model import by_class
+from redlang.schedule.classes import class_parts
 from redlang.schedule.demand import BlockDemand
 from redlang.schedule.device import WARP, Device
+from redlang.schedule.estimates import Estimate
 from redlang.schedule.facts import Access, Facts
 from redlang.schedule.list_costs import list_registers, lists_us
 from redlang.schedule.matrix_segments import segment_count
-from redlang.schedule.occupancy import Occupancy, occupancy
-from redlang.schedule.parts import Candidate, Part, stored_registers
-from redlang.schedule.roofline import Bound, Work, roofline
+from redlang.schedule.occupancy import occupancy
+from redlang.schedule.parts import Part, stored_registers
+from redlang.schedule.roofline import Work, roofline
 
 MEMORY_US = 1.02
 """From a load to its first use, under load."""
@@ -33,9 +35,13 @@ WARP_US = 0.013
 CLUSTER_US = 0.8
 """What a fold across the blocks of a cluster costs more."""
 CROWD = 440
-"""Threads beyond 256 that double what a block waits."""
+"""Threads beyond 256 that double what a block waits; of columns, beyond 128."""
 STRIPS = 1.095
 """What strips cost over a row on chip, as measured where both read it once."""
+ENOUGH = 32
+"""Elements of a thread that holds columns, for which its states are moved once."""
+LESS, MORE = 0.1, 0.04
+"""How much each halving of them costs, and each doubling."""
 PART = 16
 """Elements of a row in shared memory that are in registers at a time."""
 PART_US = 0.024
@@ -86,7 +92,9 @@ ENOUGH_BLOCKS = 3
 FAR_ROWS = 46
 """Rows of a tile that lie apart in memory, from which on reading them slows down."""
 FAR_SHARE = 0.45
-"""By how much for each doubling."""
+"""By how much for each doubling, where lanes lie along rows."""
+WORD_US = 0.1
+"""What each word of a thread's states adds to such a round, where threads hold columns."""
 HALF = 1.1
 """What runs of one sector cost over those of two: memory is read by 64 bytes. As much again costs a
 tile whose rows are shorter than a line of the L2 cache."""
@@ -99,33 +107,12 @@ ISSUE = 1.3
 """Instructions for every counted operation: addresses, tests, moves."""
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """What one part of a plan costs.
-
-    Attributes:
-        time_us: The estimate.
-        limiter: What takes most of it.
-        bound: The roofline of the work.
-        occupancy: Of its blocks, at the estimated registers.
-        registers: Estimated registers a thread.
-        blocks: Blocks in the grid.
-        terms: The parts of the estimate in µs, largest first.
-    """
-
-    time_us: float
-    limiter: str
-    bound: Bound
-    occupancy: Occupancy
-    registers: int
-    blocks: int
-    terms: tuple[tuple[str, float], ...]
-
-
 def segments(part: Part, extents: Mapping[str, int], device: Device) -> int:
     """Return how many blocks share a unit; it depends on extents and the device only (K6)."""
     if not part.across or part.plan.segmented is None:
         return 1
+    if part.classes is not None:
+        return class_parts(part.plan, part.threads, extents, device.sms)
     if part.matrix is not None:
         return segment_count(part.matrix, part.plan, extents, device)
     axis = part.plan.segmented
@@ -150,13 +137,10 @@ def _units(part: Part, extents: Mapping[str, int]) -> int:
     return prod(-(-extents.get(g.axis, 1) // g.tile) for g in part.plan.grid)
 
 
-def cost(candidate: Candidate, facts: Mapping[int, Facts], device: Device) -> float:
-    """Return the time of all parts of a candidate; `facts` by the identity of each nest."""
-    return sum(estimate(p, facts[id(p.nest)], device).time_us for p in candidate.parts)
-
-
 def estimate(part: Part, facts: Facts, device: Device) -> Estimate:
     """Return what a part costs at its class's extents."""
+    if part.classes is not None:
+        return by_class(part, part.classes, facts, device)
     extents = {a.name: facts.extent(a.name) for a in facts.program.axes}
     shape = _Shape(part, facts, extents, device)
     work = shape.work()
@@ -172,6 +156,7 @@ def estimate(part: Part, facts: Facts, device: Device) -> Estimate:
     arithmetic = sum(pipes[n] for n in ("arithmetic", "comparisons")) / 2
     terms = {
         "memory": moved / (device.bandwidth_gb_s * 1e3),
+        "L2 cache": shape.asked() / (L2_SPEED * device.bandwidth_gb_s * 1e3),
         "one SM's memory": moved / max(1, shape.blocks) * per_sm / (SM_GB_S * 1e3),
         "arithmetic": max(arithmetic, pipes["arithmetic"], pipes["comparisons"]) * share
         + OVERHEAD * shape.warps() * per_sm / (4 * device.clock_mhz)
@@ -199,6 +184,9 @@ def estimate(part: Part, facts: Facts, device: Device) -> Estimate:
         turns = max(0.0, per_sm / resident - 1)
         total += TURN * turns * (MEMORY_US + shape.folds_us()) / resident**2
         total *= STRIPS * (STAGED if part.threads.ahead else 1.0)
+        if shape.lanes() < part.threads.unit_threads:
+            more = log2(max(1, shape.held) / ENOUGH)
+            total *= 1 + max(MORE * more, -LESS * more)
     if part.threads.shared:
         total += PART_US * per_sm * shape.held / PART
     if fits.blocks == 0:
@@ -281,7 +269,8 @@ class _Shape:
     def _far(self, along: str) -> float:
         """Return how much slower a tile is read whose rows lie apart, as measured."""
         swept = [s for s in self.part.threads.spreads if s.axis in self.facts.swept]
-        if along in self.facts.swept or not swept:
+        last = [s.axis for s in self.part.threads.spreads][-1:]
+        if along in self.facts.swept or not swept or last == [along]:
             return 1.0
         rows = prod(s.extent for s in swept)
         return 1 + FAR_SHARE * max(0.0, log2(rows / FAR_ROWS))
@@ -297,6 +286,14 @@ class _Shape:
             live = block * min(self.blocks, self.device.sms * resident)
             passes += again / (L2_SPEED if live < self.device.l2_bytes / 2 else 1)
         return passes
+
+    def asked(self) -> float:
+        """Return the bytes that the blocks of a map ask for or store, whoever asked before."""
+        if self.kind != "map":
+            return 0.0
+        spread = self.part.threads.spread
+        tiles = (a.size * prod(spread(x).extent for x in a.axes) for a in self.facts.accesses)
+        return float(sum(tiles) * self.blocks * self.part.threads.units)
 
     def longest(self) -> float:
         """Return how much more the longest of the blocks that share a sweep has than the mean."""
@@ -378,10 +375,11 @@ class _Shape:
         waits = self.rounds()
         merge = 0.0
         if self.segments > 1:
-            merge = MERGE_US + STEP_US * -(-self.segments // _shares(self.part))
+            merge = MERGE_US + self._step_us() * -(-self.segments // _shares(self.part))
         body = self.held * BODY / self.device.clock_mhz * max(1, self._operations() / 4)
         # All warps of a large block wait at once, for memory and for each other.
-        crowd = 1 + max(0, self.part.threads.threads - 256) / CROWD
+        alone = 256 if self.lanes() == self.part.threads.unit_threads else 128
+        crowd = 1 + max(0, self.part.threads.threads - alone) / CROWD
         ahead = self.part.threads.ahead
         if ahead:
             # What a round waits for was asked for so many rounds ago.
@@ -389,6 +387,12 @@ class _Shape:
         else:
             rounds = waits * (MEMORY_US + body)
         return (rounds + self.folds_us()) * crowd + merge
+
+    def _step_us(self) -> float:
+        """Return the time of a round in which a block reads the states of others."""
+        states = sum(len(sweep.states) for sweep in self.facts.nest.sweeps)
+        holds_columns = self.lanes() < self.part.threads.unit_threads
+        return STEP_US + WORD_US * self._columns() * states * holds_columns
 
     def _operations(self) -> float:
         work = self.facts.element_work

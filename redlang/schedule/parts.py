@@ -10,6 +10,7 @@ from math import prod
 from redlang.ir.loops import GridAxis
 from redlang.ir.program import Program
 from redlang.schedule import again
+from redlang.schedule.classes import ClassPlan
 from redlang.schedule.device import THREADS_PER_BLOCK, WARP
 from redlang.schedule.facts import Facts, Layout, power_above, unique
 from redlang.schedule.matrices import MatrixPlan
@@ -47,6 +48,7 @@ class Part:
         threads: How tiles lie in threads.
         across: Whether blocks share a unit's sweep.
         matrix: How tiles lie in warp groups, where products go to the tensor core.
+        classes: How elements go to classes, where each moves the state of its own.
     """
 
     nest: Nest
@@ -54,6 +56,7 @@ class Part:
     threads: ThreadPlan
     across: bool = False
     matrix: MatrixPlan | None = None
+    classes: ClassPlan | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,9 @@ class Spreader:
 
     def first(self, axes: Sequence[str]) -> str:
         """Return the axis along which neighbouring lanes go: the vector axis, or the last."""
-        return self.vector if self.vector is not None and self.vector in axes else axes[-1]
+        if self.vector is not None and self.vector in axes:
+            return self.vector
+        return ([a for a in axes if a not in self.facts.run] or axes)[-1]
 
     def spread(self, axes: Sequence[str], threads: int, width: int) -> list[Spread]:
         """Spread whole extents over threads, the vector axis first; it comes last in the result."""
@@ -142,6 +147,9 @@ class Spreader:
         found = []
         left, more = threads, registers
         for axis in order:
+            if axis in facts.run:
+                found.append(Spread(axis, facts.extent(axis)))
+                continue
             own = width if axis == self.vector and not column else 1
             groups = max(1, -(-facts.extent(axis) // own))
             count = min(left, power_below(groups))
@@ -195,6 +203,9 @@ class Spreader:
         found = []
         left = threads
         for axis in order:
+            if axis != vector and facts.is_short(axis):
+                found.append(Spread(axis, facts.extent(axis)))
+                continue
             own = width if axis == self.vector else 1
             groups = max(1, -(-facts.extent(axis) // own))
             count = min(left, power_above(groups))

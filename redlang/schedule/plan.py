@@ -31,6 +31,7 @@ class NestPlan:
             or the blocks before it in the list, are joined on their own.
         limits: The largest extents of resident axes that the plan serves, where it depends on them.
         integers: Whether sums of products of integers are contractions.
+        innermost: The axis along which the states of segments are adjacent; empty for the last.
     """
 
     kind: Kind
@@ -41,6 +42,7 @@ class NestPlan:
     limits: tuple[tuple[str, int], ...] = ()
     blocks: tuple[tuple[str, tuple[int, ...]], ...] = ()
     integers: bool = False
+    innermost: str = ""
 
     def tile(self, axis: str) -> int:
         """Return the tile of a looped axis."""

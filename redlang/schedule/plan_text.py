@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from redlang.ir.printing import to_text
 from redlang.ir.program import Program
 from redlang.schedule.device import Device
+from redlang.schedule.estimates import Estimate
 from redlang.schedule.matrices import MatrixPlan
-from redlang.schedule.model import Estimate, segments
+from redlang.schedule.model import segments
 from redlang.schedule.parts import Part
 from redlang.schedule.search import Choice, Measured, Ranked
 from redlang.schedule.views import stored_operands

@@ -7,16 +7,17 @@ that the compiler cannot fit in registers gives way to the next.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 from redlang.ir.program import Program
-from redlang.schedule.candidates import candidates
+from redlang.schedule.candidates import candidates, pieces
 from redlang.schedule.device import Device
+from redlang.schedule.estimates import Estimate
 from redlang.schedule.facts import SHORT, Facts, Layout, power_above, unique
 from redlang.schedule.matrices import MatrixPlan
-from redlang.schedule.model import Estimate, estimate, segments
+from redlang.schedule.model import estimate, segments
 from redlang.schedule.nests import Nest, are_alike
 from redlang.schedule.parts import Candidate, Part
 
@@ -72,17 +73,21 @@ def shape_class(
 ) -> ShapeClass:
     """Return the class of a call's extents."""
     inside: dict[str, bool] = {}
+    points = set[str]()
     for nest in nests:
-        held = _inside(program, nest)
+        facts = Facts(program, nest, {}, Layout({}, {}))
+        points |= facts.points
+        held = _inside(facts)
         for axis in held:
             inside[axis] = inside.get(axis, False) or len(held) > 1
     fixed = {a.name for a in program.axes if isinstance(a.extent, int)}
+    small = prod(extents.values()) < SMALL
+    whole = {axis for axis, beside in inside.items() if beside} | (set() if small else points)
     exact = {
         axis
         for axis, extent in extents.items()
-        if axis in fixed or (inside.get(axis, False) and 0 < extent <= SHORT)
+        if axis in fixed or (axis in whole and 0 < extent <= SHORT)
     }
-    small = prod(extents.values()) < SMALL
     classed = {
         axis: extent if axis in exact else _row(extent, small) if axis in inside else _count(extent)
         for axis, extent in extents.items()
@@ -90,9 +95,8 @@ def shape_class(
     return ShapeClass(tuple(classed.items()), tuple(sorted(exact)), small)
 
 
-def _inside(program: Program, nest: Nest) -> list[str]:
+def _inside(facts: Facts) -> list[str]:
     """Return the axes that a unit of a nest has more than one element of, grid tiles aside."""
-    facts = Facts(program, nest, {}, Layout({}, {}))
     axes = unique([*facts.swept, *facts.inner, *facts.extra, *facts.mapped])
     return [a for a in axes if a not in facts.slots]
 
@@ -202,8 +206,22 @@ def search(
     for number, nest in enumerate(fused):
         apart = separate[number] if alike else None
         found = candidates(program, nest, apart, extents, layout, device.cluster)
-        ranked.append(rank(program, found, extents, layout, device))
+        whole = rank(program, found, extents, layout, device)
+        own = [
+            rank(program, piece, extents, layout, device)
+            for piece in pieces(program, nest, extents, layout, device.cluster)
+        ]
+        ranked.append(_in_order([*whole, *_joined(own)]))
     return Choice(shape, layout, tuple(ranked))
+
+
+def _joined(own: Sequence[Sequence[Ranked]]) -> Iterator[Ranked]:
+    """Yield plans of the pieces of a nest side by side: the best ones, then the next."""
+    for number in range(min(KEPT, max(map(len, own), default=0))):
+        chosen = [plans[min(number, len(plans) - 1)] for plans in own]
+        parts = tuple(part for r in chosen for part in r.candidate.parts)
+        estimates = tuple(estimate for r in chosen for estimate in r.estimates)
+        yield Ranked(Candidate("cut", parts), estimates)
 
 
 def following(options: Sequence[Ranked], number: int, spill_bytes: int) -> int:
@@ -296,6 +314,11 @@ def rank(
     ]
     close = [c for c in (_at_once(r, device) for r in ranked) if c is not None]
     ranked += [Ranked(c, tuple(estimate(p, facts(p), device) for p in c.parts)) for c in close]
+    return _in_order(ranked)
+
+
+def _in_order(ranked: Sequence[Ranked]) -> tuple[Ranked, ...]:
+    """Return the fastest plans, fastest first, and the fallback last."""
     held = [r for r in ranked if r.candidate.family == "held"]
     others = [r for r in ranked if r.candidate.family != "held"]
     others.sort(key=_order)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from redlang.ir import walk
 from redlang.ir.incremental import Sweep
-from redlang.ir.program import Apply, Expr, Ref
+from redlang.ir.program import Apply, Expr, Load, Ref
 from redlang.schedule.uses import Uses
 
 LITTLE = 4
@@ -21,11 +21,18 @@ def shared_axes(uses: Uses, sweep: Sweep, short: frozenset[str]) -> frozenset[st
     """Return the short axes of a sweep's stages that much of its work on elements lacks."""
     axes = uses.all_axes(sweep) & short - set(sweep.axes)
     nodes = list(_elements(uses, sweep)) if axes else []
-    return frozenset(a for a in axes if sum(a not in n.type.axes for n in nodes) > LITTLE)
+    return frozenset(a for a in axes if _is_shared(a, nodes))
 
 
-def _elements(uses: Uses, sweep: Sweep) -> Iterator[Apply]:
-    """Yield what is computed of each element of a sweep, in sweeps inside of it too."""
+def _is_shared(axis: str, nodes: Sequence[Apply | Load]) -> bool:
+    """Say whether much work lacks an axis, or all that is read from memory does."""
+    lacking = [node for node in nodes if axis not in node.type.axes]
+    loads = [node for node in nodes if isinstance(node, Load)]
+    return len(lacking) - len(loads) > LITTLE or (bool(loads) and set(loads) <= set(lacking))
+
+
+def _elements(uses: Uses, sweep: Sweep) -> Iterator[Apply | Load]:
+    """Yield what is read and computed of each element of a sweep, in sweeps inside of it too."""
     todo: list[Expr] = []
     swept, seen = set(sweep.axes), set[str](sweep.stages)
     for stage in sweep.stages:
@@ -37,7 +44,7 @@ def _elements(uses: Uses, sweep: Sweep) -> Iterator[Apply]:
             if isinstance(node, Ref) and node.name in uses.definitions and node.name not in seen:
                 seen.add(node.name)
                 todo += walk.expressions(uses.definitions[node.name].value)
-            elif isinstance(node, Apply):
+            elif isinstance(node, Apply | Load):
                 yield node
 
 

@@ -138,3 +138,20 @@ def test_kernels_of_very_many_blocks_do_not_say_that_others_may_begin(monkeypatc
             (code,) = machine.cuda_compiler(machine.program, DEFAULT_DEVICE).last.kernels
             assert ("let_later_begin" in code.text.source) == code.text.follows == chained
             assert (code.early is None) != chained
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint64"])
+def test_sums_and_extremes_of_small_integers_are_exact(dtype, gpu, rng):
+    info = np.iinfo(dtype)
+    x = rng.integers(info.min, info.max, (3, 700), dtype=dtype, endpoint=True)
+    x[0] = info.min
+    x[1] = info.max
+    keep = np.zeros((3, 700), bool)
+    keep[1:, ::3] = True
+    kernel = redlang.compile("""
+def ranges(x: "m n", keep: "bool[m n]") -> ("m", "m", "m", "m"):
+    y = where(keep, x)
+    return max[n](y), min[n](y), sum[n](x), sum[n](where(keep, x, 0))
+""")
+    for found, right in zip(kernel(x, keep), kernel.reference(x, keep), strict=True):
+        np.testing.assert_array_equal(found, right)

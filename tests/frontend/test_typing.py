@@ -346,3 +346,11 @@ def test_promotion_does_not_depend_on_order(types, random):
 
 def test_text_shows_what_is_cast():
     assert to_text(result("f16(x) + n").value) == "f16(x[n]) + float(n)"
+
+
+def test_no_type_holds_a_u64_and_a_signed_integer():
+    parameters = 'c: "bool[n]", u: "u64[n]", i: "i64[n]"'
+    problem, hint = mistake("return where(c, u, i)", parameters)
+    assert "no type holds both" in problem
+    assert "i64(x) wraps" in hint
+    assert computed("where(c, u, 5)", parameters) == "u64"

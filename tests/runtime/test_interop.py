@@ -264,3 +264,10 @@ def test_an_array_between_two_elements_says_so():
     ):
         redlang.std.softmax(x)
     assert redlang.std.softmax(x.copy()).shape == (4, 6)
+
+
+def test_a_numpy_scalar_is_an_array_without_dimensions():
+    kernel = redlang.compile('def scaled(x: "n", s: "") -> "n":\n    return x * s\n')
+    found = kernel(np.ones(3, np.float32), np.float32(3))
+    np.testing.assert_array_equal(found, [3, 3, 3])
+    assert found.dtype == np.float32

@@ -113,3 +113,46 @@ def test_the_states_of_many_blocks_are_not_taken_one_after_another(proposed):
         columns = math.prod(-(-2000 // grid.tile) for grid in part.plan.grid)
         shares = part.threads.spread("n").threads
         assert blocks // columns <= max(8 * shares, -(-2 * sms // columns))
+
+
+def test_a_cut_nest_has_the_best_plan_of_each_piece(proposed):
+    text = 'def norm(x: "m n") -> "m n":\n    d = x - mean[n](x)\n    return d / mean[n](d * d)'
+    found = proposed(text, ((8, 1_000_000), "f32"))
+    cuts = [r for r in found if r.candidate.family == "cut"]
+    for place in range(len(cuts[0].estimates)):
+        assert cuts[0].estimates[place].time_us <= min(r.estimates[place].time_us for r in cuts)
+    # The map is one of rows; squares are for arrays that lie along two axes.
+    assert cuts[0].candidate.parts[-1].threads.spread("m").extent == 1
+
+
+def test_a_map_of_channels_to_planes_holds_them_whole(proposed):
+    text = 'def planes(x: "h w c", s: "c") -> "f16[c h w]":\n    return x * s'
+    best, *_ = proposed(text, ((512, 512, 3), "u8"), ((3,), "f32"))
+    assert best.candidate.parts[0].threads.spread("c").count == 3
+
+
+def test_rows_of_a_map_share_what_all_of_them_read(proposed):
+    text = 'def scaled(x: "m n", a: "n", b: "n") -> "m n":\n    return x * a + b'
+    best, *_ = proposed(text, ((8192, 4096), "f16"), ((4096,), "f32"), ((4096,), "f32"))
+    assert best.candidate.parts[0].threads.spread("m").registers > 1
+
+
+def test_lanes_of_streamed_columns_lie_along_them(proposed):
+    streamed = [t for t in threads(proposed(COLUMNS, ((8192, 4096), "f32"))) if t.strips]
+    assert streamed
+    assert all(t.spreads[-1].axis == "m" for t in streamed)
+
+
+def test_thresholds_are_asked_of_an_element_at_once():
+    text = """
+def below(x: "m n", w: "m n", t: "j") -> "m j":
+    return sum[n](where(x <= t, w, 0)) / sum[n](w)
+"""
+    work: Any = SimpleNamespace(kernel=redlang.compile(text))
+    shapes = [((4096, 8192), "f32"), ((4096, 8192), "f32"), ((8,), "f32")]
+    compiler, extents = described(work, shapes, DEFAULT_DEVICE)
+    forms = compiler.compiler.planner.forms(extents)
+    (narrow,) = [form for form in forms if form.name.endswith("narrow")]
+    (nest,) = narrow.nests
+    assert nest.base == ("m",)
+    assert {stage for sweep in nest.sweeps for stage in sweep.stages} == {"sum.1", "sum.2"}

@@ -191,6 +191,12 @@ class Frame:
                 return scope.names[name]
         return None
 
+    def known(self, name: str) -> Value:
+        """Return what a statement before has defined as `name`."""
+        value = self.lookup(name)
+        assert value is not None, name
+        return value
+
     def forget(self, names: frozenset[str]) -> None:
         """Drop computed expressions that read names which are about to change."""
         if not names:

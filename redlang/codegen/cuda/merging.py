@@ -78,7 +78,7 @@ def emit_segments(
         classes: What is known of the arrays of every launch.
         across_blocks: Whether blocks share a unit; else one block has all of it.
     """
-    unit = _SegmentUnit(loops, sweep, merge, plan, classes, across_blocks)
+    unit = SegmentUnit(loops, sweep, merge, plan, classes, across_blocks)
     with unit.frame.scope(unit.unit_axes()) as scope:
         unit.ranges()
         unit.whole()
@@ -104,7 +104,7 @@ def _leaves(statement: Statement, index: str) -> bool:
     return bool(stores) and all(index in store.axes for store in stores)
 
 
-class _SegmentUnit(Unit):
+class SegmentUnit(Unit):
     """Writes a unit whose sweep is cut."""
 
     def __init__(
@@ -428,7 +428,7 @@ class _SegmentUnit(Unit):
 class _Block:
     """A scope whose lines stand, indented, under a head if there is one; states change in it."""
 
-    def __init__(self, unit: _SegmentUnit, head: str, axes: Sequence[str]) -> None:
+    def __init__(self, unit: SegmentUnit, head: str, axes: Sequence[str]) -> None:
         self.frame = unit.frame
         self.head = head
         self.inner = unit.frame.scope(axes, frozenset(unit.written))

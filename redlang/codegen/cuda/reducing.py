@@ -13,6 +13,7 @@ from redlang.codegen.cuda.folds import Folding, Lines, folding, side_by_side, wa
 from redlang.codegen.cuda.frame import Frame, Value, conjunction
 from redlang.codegen.cuda.keys import Keys, best, best_list, keys_for, sort_text
 from redlang.codegen.cuda.monoids import monoid_folding
+from redlang.codegen.cuda.narrow_sums import plain_folding
 from redlang.codegen.cuda.values import Operands, Values
 from redlang.codegen.scalars import arithmetic
 from redlang.errors import InternalError
@@ -39,7 +40,7 @@ class Folds:
         if keys is not None and statement.op != "topk" and suits(self.frame, statement, keys):
             states = self._across(statement.over, how, [self._searched(statement, keys)], ())
             return self._finished(how, states, (), statement.op)
-        states = self._lifted(statement, how)
+        states = self.lifted(statement, how)
         kept = tuple(axis for axis in states[0].axes if axis not in statement.over)
         if statement.op == "topk":
             assert keys is not None
@@ -61,14 +62,14 @@ class Folds:
     def partial(self, statement: Fold) -> tuple[Folding, list[Value]]:
         """Write a fold of plain operations over what each thread holds."""
         how, _ = self.how(statement)
-        states = self._lifted(statement, how)
+        states = self.lifted(statement, how)
         kept = tuple(axis for axis in states[0].axes if axis not in statement.over)
         return how, self._in_thread(how, states, kept, statement.op)
 
     def join_partial(self, statement: Fold, so_far: Sequence[Value]) -> None:
         """Fold what each thread holds and join it to scalar variables."""
         how, states = self.partial(statement)
-        combiner = self._combiner(how, f"join_{statement.op}")
+        combiner = self.combiner(how, f"join_{statement.op}")
         names = [value.text for value in so_far]
         given = ", ".join([*names, *(state.text for state in states)])
         self.frame.line(f"{', '.join(names)} = {combiner}({given})")
@@ -103,7 +104,7 @@ class Folds:
         if not columns.suits(self.frame, statements[0].over, values):
             return None
         functions = [
-            self._combiner(how, f"join_{statement.op}")
+            self.combiner(how, f"join_{statement.op}")
             for (how, _), statement in zip(partial, statements, strict=True)
         ]
         folded = columns.fold(self.frame, functions, values)
@@ -116,7 +117,7 @@ class Folds:
         if statement.monoid is not None:
             return monoid_folding(statement.monoid), None
         if statement.op not in INDEXED:
-            return folding(statement.op, statement.types, element), None
+            return plain_folding(self.frame, statement), None
         limits = [self.frame.classes.limits.get(axis) for axis in statement.over]
         known = [limit for limit in limits if limit is not None]
         keys = keys_for(
@@ -139,7 +140,7 @@ class Folds:
 
     # Elements ---------------------------------------------------------------------------------
 
-    def _lifted(self, statement: Fold, how: Folding) -> list[Value]:
+    def lifted(self, statement: Fold, how: Folding) -> list[Value]:
         """Return the state of every element; what takes no part is neutral."""
         frame = self.frame
         exprs = [*statement.values]
@@ -187,7 +188,7 @@ class Folds:
 
     # States -----------------------------------------------------------------------------------
 
-    def _combiner(self, how: Folding, base: str) -> str:
+    def combiner(self, how: Folding, base: str) -> str:
         """Return the name of the function that joins two states."""
         sides = [[f"{side}{i}" for i in range(len(how.codes))] for side in "ab"]
         names = [name for side in sides for name in side]
@@ -202,7 +203,7 @@ class Folds:
         tile = states[0].axes
         if tile == kept:
             return states
-        combiner = self._combiner(how, f"join_{op}")
+        combiner = self.combiner(how, f"join_{op}")
         over = " ".join(axis for axis in tile if axis not in kept)
         make = frame.module.declare(
             f"fold_{op}", f't.fold({combiner}, {frame.counts(tile)}, "{over}")'
@@ -227,7 +228,7 @@ class Folds:
         if not bits:
             return states
         count = frame.size(kept)
-        combiner = self._combiner(how, "join")
+        combiner = self.combiner(how, "join")
         lanes = [bit for bit in bits if bit < WARP_BITS]
         if lanes:
             masks = tuple(1 << bit for bit in lanes)
@@ -265,7 +266,7 @@ class Folds:
             frame.has_met_cluster = True
         count = frame.size(kept)
         rest = [bit for bit in range(inside) if bit not in bits]
-        combiner = self._combiner(how, "join")
+        combiner = self.combiner(how, "join")
         make = frame.module.declare(
             "blocks", f"t.blocks({combiner}, {count}, {plan.blocks}, {frame.shared_bytes})"
         )
@@ -293,7 +294,7 @@ class Folds:
                 counts |= {"group": spread.registers, "place": spread.width}
             else:
                 counts[own] = frame.spread(own).count
-        combiner = self._combiner(how, "join_monoid")
+        combiner = self.combiner(how, "join_monoid")
         if spread.width > 1:
             make = frame.module.declare("fold_places", f't.fold({combiner}, {counts}, "place")')
             states = self._called(make, "", states, kept, "place")
@@ -377,7 +378,8 @@ class Folds:
     def combine(self, statement: Combine) -> list[Value]:
         """Write the joining of two finished partial results; return the joined ones."""
         left, right = (
-            [self._found(name) for name in names] for names in (statement.left, statement.right)
+            [self.frame.known(name) for name in names]
+            for names in (statement.left, statement.right)
         )
         if statement.op == "topk":
             assert statement.k is not None
@@ -390,11 +392,6 @@ class Folds:
         codes = how.results
         base = f"join_{statement.op}"
         return self.values.mapped(base, codes, lines, texts, operands, tile, self.frame.depth)
-
-    def _found(self, name: str) -> Value:
-        value = self.frame.lookup(name)
-        assert value is not None, name
-        return value
 
     def _joining(self, statement: Combine) -> tuple[Folding, Joining]:
         """Return how partial results, rather than states of a fold, are joined."""

@@ -1,0 +1,149 @@
+"""Sweeps that put each element in a class: a state for every class, of which an element moves one.
+
+    for every c:  sum[n](where(label[n] == c, x[n, d]))
+      -->
+    for every n:  state[label[n], d] += x[n, d]
+
+Each thread has states of its own for all classes of a unit, in shared memory, so that no two write
+to one place and the order of a thread's elements is the order of its additions. What is read is
+read once, and not once a class. The states of threads, then of blocks, are joined in order.
+
+Allowed where a sweep only reduces, by sums, counts and extremes, and every condition has the class
+as one of its tests: `label == c`, with a label that does not vary with c, in an `and` of others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from redlang.ir.incremental import Combine, Each, Partial, Sweep
+from redlang.ir.program import Apply, Cast, Expr, Index, Ref
+from redlang.schedule.facts import Facts
+from redlang.schedule.nests import Nest
+from redlang.schedule.plan import NestPlan
+from redlang.schedule.threads import ThreadPlan
+
+REDUCTIONS = ("sum", "count", "max", "min")
+FEWEST = 4
+"""Classes from which on states in shared memory are worth their way."""
+ROOM = 200 * 1024
+"""Bytes of shared memory that the states of a block may take; devices say whether they have it."""
+PARTS = 256
+"""Segments that the merge of states joins at once, at most."""
+CHAIN = 256
+"""Additions of f32 that may follow each other in one state; more are added up in f64."""
+FEWEST_SMS = 64
+"""SMs that a device is taken to have where that is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassPlan:
+    """How elements go to their classes.
+
+    Attributes:
+        axis: The axis of the classes.
+        wide: Whether sums of f32 are added up in f64.
+    """
+
+    axis: str
+    wide: bool = False
+
+
+Resolve = Callable[[str], Expr | None]
+"""The expression behind the name of a pointwise definition."""
+
+
+def class_test(condition: Expr, axis: str, resolve: Resolve) -> tuple[Expr, list[Expr]] | None:
+    """Return the class of an element along an axis and the other tests of a condition."""
+    tests = list(_tests(condition, resolve))
+    for place, test in enumerate(tests):
+        if isinstance(test, Apply) and test.op == "eq":
+            for side, other in (test.arguments, test.arguments[::-1]):
+                rest = tests[:place] + tests[place + 1 :]
+                lacking = all(axis not in expr.type.axes for expr in (side, *rest))
+                if _is_index(other, axis) and lacking:
+                    return side, rest
+    return None
+
+
+def _tests(condition: Expr, resolve: Resolve) -> list[Expr]:
+    if isinstance(condition, Ref):
+        behind = resolve(condition.name)
+        return [condition] if behind is None else _tests(behind, resolve)
+    if isinstance(condition, Apply) and condition.op == "and":
+        return [test for part in condition.arguments for test in _tests(part, resolve)]
+    return [condition]
+
+
+def _is_index(expr: Expr, axis: str) -> bool:
+    if isinstance(expr, Cast) and not expr.explicit:
+        expr = expr.operand
+    return isinstance(expr, Index) and expr.axis == axis
+
+
+def class_axis(facts: Facts) -> str | None:
+    """Return an axis along which a nest's only sweep puts elements in classes, if it has one."""
+    if len(facts.nest.sweeps) != 1 or facts.used_inner or facts.slots or facts.mapped:
+        return None
+    (sweep,) = facts.nest.sweeps
+    if facts.extra or any(facts.uses.read_by(sweep)):
+        return None
+    for axis in facts.nest.base:
+        if facts.extent(axis) >= FEWEST and _is_classed(sweep, axis, facts.pointwise):
+            return axis
+    return None
+
+
+def _is_classed(sweep: Sweep, axis: str, resolve: Resolve) -> bool:
+    named = {step.name: step.value for step in sweep.update if isinstance(step, Each)}
+
+    def behind(name: str) -> Expr | None:
+        return named.get(name) or resolve(name)
+
+    reductions = [step for step in sweep.update if not isinstance(step, Each | Combine)]
+    return all(
+        isinstance(step, Partial)
+        and step.op in REDUCTIONS
+        and step.condition is not None
+        and all(axis not in value.type.axes for value in step.values)
+        and class_test(step.condition, axis, behind) is not None
+        for step in reductions
+    )
+
+
+def state_bytes(nest: Nest, threads: ThreadPlan, *, wide: bool) -> int:
+    """Return the bytes of a thread's states of one class."""
+    (sweep,) = nest.sweeps
+    total = 0
+    for step in sweep.update:
+        if isinstance(step, Partial):
+            (type_,) = step.types
+            count = prod(threads.spread(axis).count for axis in type_.axes)
+            narrow = step.op == "count" or type_.dtype.name == "f32"
+            total += count * (4 if narrow and not (wide and step.op == "sum") else 8)
+    return total
+
+
+def class_bytes(nest: Nest, plan: NestPlan, threads: ThreadPlan, classes: ClassPlan) -> int:
+    """Return the shared memory of a block: the states of all its threads and classes."""
+    tile = next(grid.tile for grid in plan.grid if grid.axis == classes.axis)
+    return tile * threads.threads * state_bytes(nest, threads, wide=classes.wide)
+
+
+def longest_chain(
+    plan: NestPlan, threads: ThreadPlan, extents: Mapping[str, int], parts: int
+) -> int:
+    """Return how many elements a thread adds to one state, at most."""
+    swept = [axis for axis, _ in plan.tiles]
+    tiles = prod(-(-extents[axis] // plan.tile(axis)) for axis in swept)
+    return -(-tiles // parts) * prod(threads.spread(axis).count for axis in swept)
+
+
+def class_parts(plan: NestPlan, threads: ThreadPlan, extents: Mapping[str, int], sms: int) -> int:
+    """Return how many blocks share the elements of a unit."""
+    assert plan.segmented is not None
+    units = prod(-(-extents[grid.axis] // grid.tile) for grid in plan.grid)
+    tiles = -(-extents[plan.segmented] // plan.tile(plan.segmented))
+    return max(1, min(tiles, PARTS, sms * threads.min_blocks // max(1, units)))
