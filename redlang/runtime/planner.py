@@ -24,6 +24,7 @@ from redlang.runtime.compiled import Details, Geometry, Made
 from redlang.runtime.work import minimum_units
 from redlang.schedule.alternatives import alternatives
 from redlang.schedule.choose import Choice, choose_plan, segment_count
+from redlang.schedule.classes import has_classes
 from redlang.schedule.facts import SHORT
 from redlang.schedule.lower import lower
 from redlang.schedule.merged import merged
@@ -126,8 +127,12 @@ class Planner:
     @functools.cached_property
     def ways(self) -> dict[str, Way]:
         """What may stand for the program on a device with matrix units, by name."""
-        program = with_own_conditions(with_own_copies(with_own_axes(self.program)))
+        own = with_own_copies(with_own_axes(self.program))
+        program = with_own_conditions(own)
         found = {"": Way(None, merged(program))}
+        if program != own and has_classes(own):
+            # Each element in a state of its class, and not in products with all classes.
+            found["classes"] = Way(None, merged(own))
         ways = [(name, program, options) for name, options in WAYS.items()]
         moments = with_moments(program) if self.rounded else program
         if moments != program:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from math import prod
 
 from redlang.ir.incremental import Combine, Each, Partial, Sweep
-from redlang.ir.program import Apply, Cast, Expr, Index, Ref
+from redlang.ir.program import Apply, Cast, Expr, Index, Program, Reduce, Ref
 from redlang.schedule.facts import Facts
 from redlang.schedule.nests import Nest
 from redlang.schedule.plan import NestPlan
@@ -81,6 +81,22 @@ def _is_index(expr: Expr, axis: str) -> bool:
     if isinstance(expr, Cast) and not expr.explicit:
         expr = expr.operand
     return isinstance(expr, Index) and expr.axis == axis
+
+
+def has_classes(program: Program) -> bool:
+    """Say whether a reduction of a program puts elements in classes."""
+    values = {name: d.value for d in program.definitions for name in d.names}
+
+    def behind(name: str) -> Expr | None:
+        value = values.get(name)
+        return None if isinstance(value, Reduce) else value
+
+    return any(
+        class_test(value.condition, axis, behind) is not None
+        for value in values.values()
+        if isinstance(value, Reduce) and value.condition is not None
+        for axis in value.types[0].axes
+    )
 
 
 def class_axis(facts: Facts) -> str | None:

@@ -40,8 +40,8 @@ STRIPS = 1.095
 """What strips cost over a row on chip, as measured where both read it once."""
 ENOUGH = 32
 """Elements of a thread that holds columns, for which its states are moved once."""
-LESS, MORE = 0.1, 0.04
-"""How much each halving of them costs, and each doubling."""
+LESS, MORE, AGAIN = 0.1, 0.2, 1.3
+"""What each halving of them costs, each doubling, and reading columns a second time."""
 PART = 16
 """Elements of a row in shared memory that are in registers at a time."""
 PART_US = 0.024
@@ -93,7 +93,7 @@ FAR_ROWS = 46
 """Rows of a tile that lie apart in memory, from which on reading them slows down."""
 FAR_SHARE = 0.45
 """By how much for each doubling, where lanes lie along rows."""
-WORD_US = 0.1
+WORD_US = 0.05
 """What each word of a thread's states adds to such a round, where threads hold columns."""
 HALF = 1.1
 """What runs of one sector cost over those of two: memory is read by 64 bytes. As much again costs a
@@ -186,7 +186,7 @@ def estimate(part: Part, facts: Facts, device: Device) -> Estimate:
         total *= STRIPS * (STAGED if part.threads.ahead else 1.0)
         if shape.lanes() < part.threads.unit_threads:
             more = log2(max(1, shape.held) / ENOUGH)
-            total *= 1 + max(MORE * more, -LESS * more)
+            total *= (1 + max(MORE * more, -LESS * more)) * AGAIN ** bool(shape.again())
     if part.threads.shared:
         total += PART_US * per_sm * shape.held / PART
     if fits.blocks == 0:
@@ -281,7 +281,7 @@ class _Shape:
         swept = set(self.facts.swept)
         passes = 1.0
         if stream and swept & set(access.axes):
-            again = self._again()
+            again = self.again()
             block = access.whole / max(1, self.blocks)
             live = block * min(self.blocks, self.device.sms * resident)
             passes += again / (L2_SPEED if live < self.device.l2_bytes / 2 else 1)
@@ -319,10 +319,10 @@ class _Shape:
                 tiles = -(-tiles // self.segments)
             count *= max(1, tiles)
         if self.kind in ("multi-segment", "single-segment"):
-            count *= 1 + self._again()
+            count *= 1 + self.again()
         return count
 
-    def _again(self) -> int:
+    def again(self) -> int:
         """Return how often a streamed nest goes over its elements after the first sweep."""
         first, *others = self.facts.nest.sweeps
         again = sum(1 for sweep in others if set(sweep.axes) & set(first.axes))

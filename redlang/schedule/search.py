@@ -310,7 +310,9 @@ def rank(
     ranked = [
         Ranked(c, tuple(estimate(part, facts(part), device) for part in c.parts))
         for c in found
-        if not any(p.across and segments(p, extents, device) == 1 for p in c.parts)
+        if not any(
+            p.across and p.classes is None and segments(p, extents, device) == 1 for p in c.parts
+        )
     ]
     close = [c for c in (_at_once(r, device) for r in ranked) if c is not None]
     ranked += [Ranked(c, tuple(estimate(p, facts(p), device) for p in c.parts)) for c in close]
