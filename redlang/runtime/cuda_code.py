@@ -11,7 +11,7 @@ from redlang.ir.loops import Loops
 from redlang.runtime.cuda_course import Image
 from redlang.schedule.demand import BlockDemand
 from redlang.schedule.device import Device
-from redlang.schedule.model import Estimate
+from redlang.schedule.estimates import Estimate
 from redlang.schedule.occupancy import Occupancy, occupancy
 from redlang.schedule.parts import Part
 from redlang.targets.toolchain import parse_target

@@ -292,10 +292,8 @@ class Facts:
     @cached_property
     def run(self) -> tuple[str, ...]:
         """The short axes inside the vector axis, of the heaviest array along it."""
-        heaviest = self._heaviest
-        if heaviest is None or heaviest.unit is None or self.vector not in heaviest.axes:
-            return ()
-        return heaviest.axes[heaviest.axes.index(self.vector) + 1 :]
+        axes = () if self._heaviest is None else self._heaviest.axes
+        return axes[axes.index(self.vector) + 1 :] if self.vector in axes else ()
 
     @cached_property
     def _heaviest(self) -> Access | None:

@@ -1,6 +1,7 @@
 """Sweeps whose elements go to classes: values by the simulator, and what is compiled for them."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,11 +45,12 @@ def plans():
     """Return a function from a kernel's text and its arguments to its plans by class."""
 
     def found(text, *arguments):
-        work = SimpleNamespace(kernel=redlang.compile(text))
+        work: Any = SimpleNamespace(kernel=redlang.compile(text))
         compiler, extents = described(work, list(arguments), DEFAULT_DEVICE)
         arrays = cuda_arrays(compiler.compiler.program, extents)
-        choice, _ = compiler.classify(extents, arrays)
-        ranked = [r for options in choice.ranked for r in options]
+        forms = compiler.compiler.planner.forms(extents)
+        choices = [compiler.classify(extents, arrays, form)[0] for form in forms]
+        ranked = [r for choice in choices for options in choice.ranked for r in options]
         return [p for r in ranked for p in r.candidate.parts if p.classes is not None]
 
     return found

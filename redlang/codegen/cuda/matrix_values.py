@@ -22,7 +22,7 @@ from redlang.ir import walk
 from redlang.ir.build import Builder
 from redlang.ir.program import Apply, Cast, Expr, Index, Literal, Ref, Size
 from redlang.ir.types import F32, I64, Type
-from redlang.schedule.facts import COSTLY, SPECIAL
+from redlang.schedule.operations import COSTLY, SPECIAL
 
 EXACT = 1 << 24
 """Whole numbers up to this are f32 numbers."""
