@@ -10,6 +10,7 @@ from redlang.schedule.classes import (
     FEWEST_SMS,
     ROOM,
     ClassPlan,
+    axes_beside,
     class_axis,
     class_parts,
     longest_chain,
@@ -32,13 +33,7 @@ def by_class(spreader: Spreader) -> Iterator[Candidate]:
     swept = facts.nest.sweeps[0].axes
     column = [a for a in facts.nest.base if a == vector]
     # What only tests have, a thread has whole: the other side of a table of counts.
-    beside = [
-        Spread(a, facts.extent(a))
-        for a in facts.nest.base
-        if a not in (axis, vector)
-        and facts.fits(a)
-        and all(a not in x.axes for x in facts.accesses if not x.written)
-    ]
+    beside = [Spread(a, facts.extent(a)) for a in axes_beside(facts, axis)]
     for lanes in (8, 32) if column else (1,):
         for threads in (64, 128, 256):
             for registers in (4, 8, 16):

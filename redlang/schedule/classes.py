@@ -20,14 +20,15 @@ from math import prod
 
 from redlang.ir.incremental import Combine, Each, Partial, Sweep
 from redlang.ir.program import Apply, Cast, Expr, Index, Program, Reduce, Ref
+from redlang.ir.types import F32, F64, I64
 from redlang.schedule.facts import Facts
 from redlang.schedule.nests import Nest
 from redlang.schedule.plan import NestPlan
 from redlang.schedule.threads import ThreadPlan
 
 REDUCTIONS = ("sum", "count", "max", "min")
-FEWEST = 4
-"""Classes from which on states in shared memory are worth their way."""
+FEWEST, MOST = 4, 1 << 24
+"""Classes from which on states in shared memory are worth their way; up to MOST each is an f32."""
 ROOM = 200 * 1024
 """Bytes of shared memory that the states of a block may take; devices say whether they have it."""
 PARTS = 256
@@ -63,7 +64,7 @@ def class_test(condition: Expr, axis: str, resolve: Resolve) -> tuple[Expr, list
             for side, other in (test.arguments, test.arguments[::-1]):
                 rest = tests[:place] + tests[place + 1 :]
                 lacking = all(axis not in expr.type.axes for expr in (side, *rest))
-                if _is_index(other, axis) and lacking:
+                if _is_index(other, axis) and lacking and side.type.dtype in (I64, F32, F64):
                     return side, rest
     return None
 
@@ -107,26 +108,43 @@ def class_axis(facts: Facts) -> str | None:
     if facts.extra or any(facts.uses.read_by(sweep)):
         return None
     for axis in facts.nest.base:
-        if facts.extent(axis) >= FEWEST and _is_classed(sweep, axis, facts.pointwise):
-            return axis
+        if FEWEST <= facts.extent(axis) <= MOST:
+            classes = _classes(sweep, axis, facts.pointwise)
+            # A thread has one class for all that it holds of an element.
+            held = {facts.vector, *axes_beside(facts, axis)} - {*sweep.axes}
+            if classes and all(held.isdisjoint(each.type.axes) for each in classes):
+                return axis
     return None
 
 
-def _is_classed(sweep: Sweep, axis: str, resolve: Resolve) -> bool:
+def axes_beside(facts: Facts, axis: str) -> list[str]:
+    """Return what a thread has whole beside classes: short axes that nothing read has."""
+    reads = [access for access in facts.accesses if not access.written]
+    return [
+        a
+        for a in facts.nest.base
+        if a not in (axis, facts.vector) and facts.fits(a) and all(a not in x.axes for x in reads)
+    ]
+
+
+def _classes(sweep: Sweep, axis: str, resolve: Resolve) -> list[Expr]:
+    """Return the class that each reduction of a sweep asks about; none if one has none."""
     named = {step.name: step.value for step in sweep.update if isinstance(step, Each)}
 
     def behind(name: str) -> Expr | None:
         return named.get(name) or resolve(name)
 
-    reductions = [step for step in sweep.update if not isinstance(step, Each | Combine)]
-    return all(
-        isinstance(step, Partial)
-        and step.op in REDUCTIONS
-        and step.condition is not None
-        and all(axis not in value.type.axes for value in step.values)
-        and class_test(step.condition, axis, behind) is not None
-        for step in reductions
-    )
+    found = []
+    for step in sweep.update:
+        if isinstance(step, Each | Combine):
+            continue
+        if not isinstance(step, Partial) or step.op not in REDUCTIONS or step.condition is None:
+            return []
+        test = class_test(step.condition, axis, behind)
+        if test is None or any(axis in value.type.axes for value in step.values):
+            return []
+        found.append(test[0])
+    return found
 
 
 def state_bytes(nest: Nest, threads: ThreadPlan, *, wide: bool) -> int:

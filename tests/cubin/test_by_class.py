@@ -9,7 +9,7 @@ import pytest
 import redlang
 from redlang.bench.gpu import described
 from redlang.runtime.cuda_compiler import cuda_arrays
-from redlang.schedule import search
+from redlang.schedule import class_plans, search
 from redlang.schedule.device import DEFAULT_DEVICE
 
 SUMS = """
@@ -61,7 +61,10 @@ def families(kernel):
     return [ranked.candidate.family for ranked in finder.compiler.last_choice.best]
 
 
-def test_states_of_classes_are_those_of_the_reference(gpu):
+@pytest.mark.parametrize("chain", [256, 0])
+def test_states_of_classes_are_those_of_the_reference(chain, gpu, monkeypatch):
+    # Sums of f32 in f32, and in f64.
+    monkeypatch.setattr(class_plans, "CHAIN", chain)
     rng = np.random.default_rng(5)
     x = rng.normal(size=(300, 5)).astype(np.float32)
     x[7, 3], x[8, 2] = np.nan, np.inf
@@ -93,6 +96,19 @@ def test_only_long_sums_of_f32_are_added_up_in_f64(plans):
         assert {p.classes.wide for p in found if "d" in p.plan.innermost} == {wide}
         # Extremes and counts lose nothing.
         assert {p.classes.wide for p in found if not p.plan.innermost} == {False}
+
+
+def test_classes_that_vary_along_columns_have_other_plans(gpu):
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(90, 40)).astype(np.float32)
+    label = rng.integers(0, 6, (90, 40)).astype(np.int32)
+    kernel = redlang.compile("""
+def own(x: "n d", label: "i32[n d]", z: "c") -> "c d":
+    return max[n](where(label == c, x)) + 0 * z
+""")
+    given = x, label, np.zeros(5, np.float32)
+    np.testing.assert_array_equal(kernel(*given), kernel.reference(*given).astype(np.float32))
+    assert "by class" not in families(kernel)
 
 
 def test_a_table_of_two_classes_counts_pairs(gpu):

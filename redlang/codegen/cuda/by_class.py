@@ -215,6 +215,8 @@ class _ClassUnit(SegmentUnit):
         return Apply("mul", (held, step), Type(I64, axes)), inside
 
     def _spread_to(self, value: Value, tile: tuple[str, ...]) -> Value:
+        if not set(value.axes) <= set(tile):
+            raise InternalError(f"a class along {value.axes} in a tile along {tile}")
         return value if value.axes == tile else self._spread_out(value, tile)
 
     def _dealt(self, value: Value, rows: tuple[str, ...]) -> list[str]:
