@@ -7,7 +7,8 @@ where p has rows, v columns and o both: a term for each row, element and column 
 unit multiplies. Squares of 16-bit numbers have twice their digits, so that they are stored as two
 such numbers. The sums on the right are of rounded weights but for the last one, which is why
 elements are taken from their mean first: weights of a softmax are rounded by less than 2^-8 of
-what the largest one leaves to others, and a variance is of that size too.
+what the largest one leaves to others, and a variance is of that size too. What o is away from c
+counts as the differences do, which `contract` allows and says.
 """
 
 from __future__ import annotations
