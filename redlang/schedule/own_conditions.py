@@ -14,11 +14,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
+from redlang.ir import walk
 from redlang.ir.build import Builder
 from redlang.ir.presence import conjuncts
-from redlang.ir.program import Apply, Definition, Expr, Program, Reduce, Ref
+from redlang.ir.program import Apply, Definition, Expr, Load, Program, Reduce, Ref
 from redlang.ir.types import F32, F64, Type
-from redlang.schedule.contract import split_sum
+from redlang.schedule.contract import Product, split_sum
+from redlang.schedule.operands import is_plain
 
 
 def with_own_conditions(program: Program) -> Program:
@@ -37,6 +39,17 @@ def with_own_conditions(program: Program) -> Program:
     rewriter = _Rewriter(program, pointwise, {key for key, count in shared.items() if count > 1})
     found = tuple(d for definition in program.definitions for d in rewriter.of(definition))
     return program if found == program.definitions else replace(program, definitions=found)
+
+
+def _sides(product: Product) -> Iterator[tuple[Expr, Expr]]:
+    """Yield the operands of a product without a factor, each with the other one."""
+    if product.outer is None:
+        yield product.left, product.right
+        yield product.right, product.left
+
+
+def _is_gathered(expr: Expr) -> bool:
+    return any(isinstance(n, Load) and not is_plain(n) for n in walk.nodes(expr))
 
 
 class _Rewriter:
@@ -79,7 +92,9 @@ class _Rewriter:
             yield definition
             return
         if not outside:
-            yield replace(definition, value=replace(value, operands=(operand,)))
+            yield self._with_gathered(
+                replace(definition, value=replace(value, operands=(operand,)))
+            )
             return
         axes = {*operand.type.axes, *(() if condition is None else condition.type.axes)} - over
         type_ = Type(value.types[0].dtype, self.builder.union([axes]))
@@ -89,6 +104,41 @@ class _Rewriter:
         test = self.builder.conjunction(outside)
         assert test is not None
         yield replace(definition, value=self.builder.where(test, inner, 0.0))
+
+    def _with_gathered(self, definition: Definition) -> Definition:
+        """Return a product whose gathered operand is 0 where its guard does not hold.
+
+        Allowed where the weight is summed without the guard too: it is finite then.
+        """
+        value = definition.value
+        assert isinstance(value, Reduce)
+        assert value.condition is not None
+        known = self.pointwise.get
+        found = split_sum(
+            value.operand, value.axes, self.program, known, known, masked=True, ordered=False
+        )
+        parts = self._conjuncts(value.condition)
+        for side, weight in () if found is None else _sides(found):
+            for left in self._summed_under(weight, value) if _is_gathered(side) else ():
+                guards = [part for part in parts if part not in left]
+                own = all({*part.type.axes} <= {*side.type.axes} for part in guards)
+                test = self.builder.conjunction(guards)
+                if test is None or not own or not all(part in parts for part in left):
+                    continue
+                operand = self.builder.mul(weight, self.builder.where(test, side, 0.0))
+                condition = self.builder.conjunction(left)
+                whole = replace(value, operands=(operand,), condition=condition)
+                return replace(definition, value=whole)
+        return definition
+
+    def _summed_under(self, weight: Expr, like: Reduce) -> Iterator[list[Expr]]:
+        """Yield the conditions under which the program sums a weight alone."""
+        for definition in self.program.definitions:
+            value = definition.value
+            if not isinstance(value, Reduce) or (value.op, value.axes) != ("sum", like.axes):
+                continue
+            if value.operand == weight:
+                yield [] if value.condition is None else self._conjuncts(value.condition)
 
     def _conjuncts(self, condition: Expr) -> list[Expr]:
         """Return the parts of a condition, named ones taken apart too."""

@@ -39,9 +39,9 @@ from redlang.ir.program import (
     Ref,
     Result,
 )
-from redlang.ir.types import BF16, F16, F32, F64, I64, DType, Type
+from redlang.ir.types import BF16, BOOL, F16, F32, F64, I64, DType, Type
 from redlang.schedule.contract import fits_f16
-from redlang.schedule.operands import SHORT, Operand, Operands
+from redlang.schedule.operands import SHORT, Operand, Operands, is_plain
 from redlang.schedule.views import view_of
 from redlang.schedule.whole_sums import with_whole_sums
 
@@ -287,7 +287,16 @@ class _Stager:
     # Programs -----------------------------------------------------------------------------------
 
     def _programs(self, new: dict[str, _Multiplied]) -> Staging | None:
+        multiplied = [
+            made
+            for d in self.program.definitions
+            for made in (self._with(d, new[d.names[0]]) if d.names[0] in new else (d,))
+        ]
         program = self.program
+        asked = walk.map_program(
+            replace(program, definitions=tuple(multiplied)),
+            lambda expr: walk.rewrite(expr, self._stored_test),
+        )
         results = tuple(result for result, _ in self.stored.values())
         definitions = (*program.definitions, *self.ranges.values())
         first = replace(program, definitions=needed(definitions, results), results=results)
@@ -295,13 +304,8 @@ class _Stager:
             ArrayParam(load.array, result.dims, result.dtype)
             for result, load in self.stored.values()
         )
-        multiplied = [
-            made
-            for d in program.definitions
-            for made in (self._with(d, new[d.names[0]]) if d.names[0] in new else (d,))
-        ]
         rest = walk.map_program(
-            replace(program, params=(*program.params, *arrays), definitions=tuple(multiplied)),
+            replace(asked, params=(*program.params, *arrays)),
             lambda expr: walk.rewrite(expr, self._as_float),
         )
         rest = replace(rest, definitions=needed(rest.definitions, rest.results))
@@ -333,6 +337,17 @@ class _Stager:
         )
         found = replace(found, definitions=needed(found.definitions, found.results))
         return replace(first, results=tuple(results)), found
+
+    def _stored_test(self, node: Expr) -> Expr:
+        """Read from memory what a choice asks of numbers at computed places."""
+        if not isinstance(node, Apply) or node.op != "where":
+            return node
+        test, *values = node.arguments
+        loads = [n for n in walk.nodes(test) if isinstance(n, Load)]
+        if walk.refs(test) or all(map(is_plain, loads)):
+            return node
+        dims = tuple(Dim((axis,)) for axis in test.type.axes)
+        return self.builder.where(self._array(test, dims, BOOL), *values)
 
     def _as_float(self, node: Expr) -> Expr:
         """Read a sum of integers as the float that it is computed as, where it becomes one."""

@@ -241,7 +241,7 @@ def test_rows_of_pages_are_stored(gpu, rng):
     given["t"][0][given["t"][0] == 5] = 4
     kernel = check(PAGES, given, gpu, tolerance=0.01)
     assert launched(gpu) == ["wgmma"]
-    assert stores(kernel) == 2
+    assert stores(kernel) == 3
 
 
 SPREAD = """

@@ -95,3 +95,31 @@ def test_exact_powers_are_exact(word, x):
     launch(kernel, 2, x_buffer.address, y_buffer.address)
     y = y_buffer.read(values.shape, np.float32)
     np.testing.assert_array_equal(y, np.exp2(values.astype(np.float64)).astype(np.float32))
+
+
+def test_powers_are_within_three_ulp_and_end_as_those_of_c(rng):
+    text = SOURCE.replace("kernel(x, y)", "kernel(x, e, y)").format(word="power")
+    text = text.replace("(load(x + place * 4))", "(load(x + place * 4), load(e + place * 4))")
+    _, kernel = load(text, "kernel", ("i64", "i64", "i64"), threads=256)
+    ends = np.array([0.0, 1, 2, 3, 0.5, np.inf, np.nan, 1e-40, 3e38])
+    x, e = (side.ravel() for side in np.meshgrid([*ends, *-ends], [*ends, *-ends]))
+    count = 1 << 20
+    some = np.exp2(rng.uniform(-140, 127, count)).astype(np.float32)
+    some[::2] = rng.uniform(0.4, 2.5, count // 2)
+    most = 125 / np.maximum(np.abs(np.log2(some)), 1e-6)
+    x = np.concatenate([x, some, -some[:256]])
+    e = np.concatenate([e, rng.uniform(-1, 1, count) * most, np.arange(256) % 7 - 3])
+    x, e = (np.resize(v, -(-len(x) // 256) * 256).astype(np.float32) for v in (x, e))
+    buffers = [Buffer(4 * len(x)) for _ in range(3)]
+    buffers[0].write(x)
+    buffers[1].write(e)
+    launch(kernel, len(x) // 256, *(buffer.address for buffer in buffers))
+    y = buffers[2].read(x.shape, np.float32)
+    with np.errstate(all="ignore"):
+        wanted = np.power(x.astype(np.float64), e.astype(np.float64))
+        rounded = wanted.astype(np.float32)
+    finite = np.isfinite(rounded)
+    np.testing.assert_array_equal(y[~finite], rounded[~finite])
+    np.testing.assert_array_equal(np.signbit(y[finite]), np.signbit(rounded[finite]))
+    error = np.abs(y[finite].astype(np.float64) - wanted[finite])
+    assert (error / np.spacing(np.abs(rounded[finite]))).max() <= 3

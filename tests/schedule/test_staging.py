@@ -282,3 +282,19 @@ def test_reductions_keep_a_condition_that_they_share():
     text = head + ATTENTION.format(scores=scores, p="exp(x - max[n](x))", sum="p * v")
     documents = normalise(program(text))
     assert with_own_conditions(documents) is documents
+
+
+def test_guards_of_gathered_rows_are_zeros_where_weights_are_summed_without_them():
+    text = (
+        'def f(s: "f32[m n]", v: "bf16[r e]", i: "i32[n]") -> "m e":\n'
+        "    p = exp(s - max[n](s))\n"
+        "    return sum[n](p * v[i[n], e]){}\n"
+    )
+
+    def gathered(rest):
+        found = with_own_conditions(normalise(program(text.format(rest))))
+        return next(line for line in to_text(found).splitlines() if "v[" in line)
+
+    assert "if" not in gathered(" / sum[n](p)")
+    assert "sum[n](p * where((i[n] >= 0) & (i[n] < size(r)), v[" in gathered(" / sum[n](p)")
+    assert "if (i[n] >= 0)" in gathered("")

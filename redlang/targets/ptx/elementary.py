@@ -125,6 +125,12 @@ def _exp2_f32(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     return _scaled_power(builder, builder.fadd(x, minus_n), power)
 
 
+def exp2_of_two(builder: ir.IRBuilder, x: ir.Value, off: ir.Value) -> ir.Value:
+    """Emit 2^(x + off) for a small second number."""
+    minus_n, scale = _whole_power(builder, x, 1.0)
+    return _scaled_power(builder, builder.fadd(builder.fadd(x, minus_n), off), scale)
+
+
 def _whole_power(builder: ir.IRBuilder, x: ir.Value, factor: float) -> tuple[ir.Value, ir.Value]:
     """Return -n and 2^n for n = x · factor rounded.
 

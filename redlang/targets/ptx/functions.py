@@ -10,6 +10,7 @@ from collections.abc import Callable
 from llvmlite import ir
 
 from redlang.targets.kinds import BOOL, F32, Kind, Signature
+from redlang.targets.ptx import powers
 from redlang.targets.ptx.elementary import (
     FLOATS,
     extreme_value,
@@ -96,7 +97,7 @@ logical_or = _same("logical_or", 2, lambda builder, kind, x, y: builder.or_(x, y
 logical_xor = _same("logical_xor", 2, lambda builder, kind, x, y: builder.xor(x, y))
 logical_not = _same("logical_not", 1, lambda builder, kind, x: builder.not_(x))
 # Powers of integers are products by the time that text is written.
-power = _same("power", 2, lambda builder, kind, x, y: libdevice(builder, "pow", x, y))
+power = _same("power", 2, lambda builder, kind, x, y: powers.power(builder, x, y))
 
 
 def _select(test: Kind, yes: Kind, no: Kind) -> Typed:
