@@ -34,7 +34,8 @@ from redlang.schedule.own_axes import with_own_axes
 from redlang.schedule.own_conditions import with_own_conditions
 from redlang.schedule.own_copies import with_own_copies
 from redlang.schedule.plan import segment_axis
-from redlang.schedule.staging import joined, staged
+from redlang.schedule.relaid import relaid
+from redlang.schedule.staging import Staging, joined, staged
 from redlang.schedule.views import all_extents
 from redlang.targets import cpu
 from redlang.targets.cpu_registers import product_bytes
@@ -129,10 +130,10 @@ class Planner:
         """What may stand for the program on a device with matrix units, by name."""
         own = with_own_copies(with_own_axes(self.program))
         program = with_own_conditions(own)
-        found = {"": Way(None, merged(program))}
+        found = {"": Way((), merged(program))}
         if program != own and has_classes(own):
             # Each element in a state of its class, and not in products with all classes.
-            found["classes"] = Way(None, merged(own))
+            found["classes"] = Way((), merged(own))
         ways = [(name, program, options) for name, options in WAYS.items()]
         moments = with_moments(program) if self.rounded else program
         if moments != program:
@@ -140,11 +141,24 @@ class Planner:
         for name, text, options in ways:
             staging = staged(text, rounded=self.rounded, **options)
             if staging is not None:
-                first = staging.first if staging.first.results else None
+                first = (staging.first,) if staging.first.results else ()
                 way = Way(first, merged(staging.rest), staging.depths)
                 if way not in found.values():
                     found[name] = way
+        turned = relaid(program)
+        if turned is not None:
+            found["turned"] = self._turned(turned)
         return found
+
+    def _turned(self, turned: Staging) -> Way:
+        """Return the way in which a product's results are turned, and its operands stored."""
+        before = len(turned.rest.results)
+        options = WAYS["all operands"]
+        staging = staged(turned.first, rounded=self.rounded, results=before, **options)
+        if staging is None:
+            return Way((merged(turned.first),), turned.rest)
+        first = (staging.first, merged(staging.rest))
+        return Way(first, turned.rest, staging.depths)
 
     def forms(self, extents: Mapping[str, int]) -> tuple[Form, ...]:
         """Return the ways to compute the program on a device with matrix units.
@@ -173,7 +187,7 @@ class Planner:
         axes: tuple[frozenset[str], frozenset[str]],
     ) -> Iterator[Form]:
         first, rest = way.first, way.rest
-        before = self._find_nests(first, *axes) if first is not None else None
+        before = tuple(self._find_nests(program, *axes) for program in first)
         inside = self._find_nests(rest, *axes)
         yield self._form(name, 1, first, rest, inside, before)
         narrow = self._find_nests(rest, *axes, narrow=True)
@@ -187,23 +201,24 @@ class Planner:
         self,
         name: str,
         weight: float,
-        first: Program | None,
+        first: tuple[Program, ...],
         rest: Program,
         nests: tuple[tuple[Nest, ...], tuple[Nest, ...]],
-        before: tuple[tuple[Nest, ...], tuple[Nest, ...]] | None,
+        before: tuple[tuple[tuple[Nest, ...], tuple[Nest, ...]], ...],
     ) -> Form:
-        """Return a program's form; `first` stores operands, by the nests `before`."""
-        program = derive(rest, self.fuse, self.prove).program
-        if first is None or before is None:
-            return Form(name, program, *nests, weight)
-        count = len(program.results)
-        own = [
-            tuple(replace(n, results=tuple(r + count for r in n.results)) for n in form)
-            for form in before
-        ]
-        together, apart = (a + b for a, b in zip(own, nests, strict=True))
-        whole = joined(derive(first, self.fuse, self.prove).program, program)
-        return Form(name, whole, together, apart, weight, len(own[0]))
+        """Return a program's form; each of `first` stores what is read later, by nests `before`."""
+        whole = derive(rest, self.fuse, self.prove).program
+        together, apart = nests
+        for program, forms in zip(reversed(first), reversed(before), strict=True):
+            count = len(whole.results)
+            one, other = (
+                tuple(replace(n, results=tuple(r + count for r in n.results)) for n in form)
+                for form in forms
+            )
+            together, apart = one + together, other + apart
+            whole = joined(derive(program, self.fuse, self.prove).program, whole)
+        stored = sum(len(forms[0]) for forms in before[:1])
+        return Form(name, whole, together, apart, weight, stored)
 
     def choose(self, extents: Mapping[str, int], unit: UnitAxes | None = None) -> Choice:
         """Return the plan that the rules choose for these extents and this layout."""
@@ -264,15 +279,15 @@ class Planner:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A program in two, before its sweeps are found.
+    """A program in parts, before its sweeps are found.
 
     Attributes:
-        first: What stores operands of products; None if nothing does.
+        first: What stores operands of products, and what stores results that the rest turns.
         rest: What the rest is then.
         depths: Axes, and the largest product of their extents that it is right for.
     """
 
-    first: Program | None
+    first: tuple[Program, ...]
     rest: Program
     depths: tuple[tuple[tuple[str, ...], int], ...] = ()
 

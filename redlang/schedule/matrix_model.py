@@ -23,6 +23,8 @@ PRODUCTS = 2048
 """Multiply-adds of 16-bit operands that a Hopper SM starts in a clock."""
 WARP_PRODUCTS = {"8.0": 1024, "8.6": 512, "8.9": 512, "9.0": 1280}
 """The same by `mma`, as data sheets have it; on 9.0 as measured."""
+SCATTERED = 75_000.0
+"""Elements of a result that reach memory in a µs if each has a sector for itself."""
 REACHED = 0.65
 """The share of that which kernels with element work between their products reach."""
 
@@ -76,8 +78,18 @@ def _estimate(part: Part, facts: Facts, device: Device) -> Estimate:
         segments = work_done.best if part.across else 1
         time = max(slowest[1], work_done.time_us(segments)) + rest.launch_us
         blocks *= segments
+    time += _scattered_us(part, facts)
     terms = tuple(sorted(pipes, key=lambda pipe: -pipe[1]))
     return Estimate(time, slowest[0], bound, fits, registers, blocks, terms)
+
+
+def _scattered_us(part: Part, facts: Facts) -> float:
+    """Return what results take whose neighbours lie in other units, a sector of memory for each."""
+    assert part.matrix is not None
+    results = [facts.program.results[number].axes for number in facts.nest.results]
+    widths = dict((*part.matrix.rows, *part.matrix.columns))
+    apart = [axes for axes in results if axes and widths.get(axes[-1], 1) == 1]
+    return sum(facts.size(axes) for axes in apart if facts.extent(axes[-1]) > 1) / SCATTERED
 
 
 def _converted(part: Part, facts: Facts) -> int:

@@ -26,7 +26,7 @@ from redlang.ir.program import (
     Reduce,
 )
 from redlang.ir.types import Type
-from redlang.schedule.views import view_of
+from redlang.schedule.views import MERGED, view_of
 
 COMMUTE = ("sum", "max", "min", "any", "all", "count")
 
@@ -100,7 +100,7 @@ def _has_both(axes: tuple[str, ...], outer: str, inner: str) -> bool:
 
 
 def _merge(program: Program, outer: str, inner: str) -> Program:
-    name = f"{outer}.{inner}"
+    name = f"{outer}{MERGED}{inner}"
     sizes = Builder.of(program)
     whole = Axis(name, sizes.mul(sizes.size(outer), sizes.size(inner)))
     names = [axis.name for axis in program.axes]

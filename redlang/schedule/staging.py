@@ -84,6 +84,7 @@ def staged(
     rounded: bool = True,
     integers: bool = False,
     chained: bool = False,
+    results: int = 0,
 ) -> Staging | None:
     """Return a program whose products read arrays, and what stores them; None if all do.
 
@@ -93,15 +94,19 @@ def staged(
         rounded: Whether what is computed may be rounded to 16 bits.
         integers: Whether products of integers are multiplied as such; None if there are none.
         chained: Whether what products left is stored where products inside of sweeps read it.
+        results: How many results of the whole come before the program's.
     """
-    stager = _Stager(with_whole_sums(program), chained=chained)
+    stager = _Stager(with_whole_sums(program), chained=chained, results=results)
     return stager.run(every=every, rounded=rounded, integers=integers)
 
 
 def joined(first: Program, rest: Program) -> Program:
     """Return the program of both: it stores the operands, and reads them."""
+    known = {param.name for param in rest.params}
     return replace(
         rest,
+        params=(*rest.params, *(param for param in first.params if param.name not in known)),
+        axes=max(first.axes, rest.axes, key=len),
         definitions=(*first.definitions, *rest.definitions),
         results=(*rest.results, *first.results),
     )
@@ -110,8 +115,9 @@ def joined(first: Program, rest: Program) -> Program:
 class _Stager:
     """Takes the operands out of one program."""
 
-    def __init__(self, program: Program, *, chained: bool) -> None:
+    def __init__(self, program: Program, *, chained: bool, results: int) -> None:
         self.program = program
+        self.results = results + len(program.results)
         self.builder = Builder.of(program)
         self.operands = Operands(program, chained=chained)
         self.stored: dict[tuple[Expr, DType], tuple[Result, Load]] = {}
@@ -194,8 +200,11 @@ class _Stager:
             value = operand.expr
             # Plain multiply-adds read rows along what is contracted.
             dims = operand.dims
-            if operand is rows or _lies_across(operand, other, reduce.axes):
+            across = _lies_across(operand, other, reduce.axes)
+            if operand is rows or across:
                 dims = _along(dims, reduce.axes)
+            if across and _several(operand, other, reduce.axes):
+                dims = _joined(dims, {*other.expr.type.axes})
             if operand.stays or operand is held:
                 values.append(value)
                 continue
@@ -278,7 +287,7 @@ class _Stager:
         """Return a value as an element of an array of some type."""
         key = value, dtype
         if key not in self.stored:
-            name = view_of(f"result.{len(self.program.results) + len(self.stored)}")
+            name = view_of(f"result.{self.results + len(self.stored)}")
             result = Result(value, dims, dtype)
             load = self.builder.load(name, dtype, [self.builder.index(a) for a in result.axes])
             self.stored[key] = result, load
@@ -323,7 +332,7 @@ class _Stager:
                 continue
             if type_.dtype is not F32 or name in self.operands.products:
                 continue
-            array = view_of(f"result.{len(self.program.results) + len(results)}")
+            array = view_of(f"result.{self.results + len(results)}")
             result = Result(Ref(name, type_), tuple(Dim((a,)) for a in type_.axes), F32)
             axes = [self.builder.index(axis) for axis in type_.axes]
             loads[name] = self.builder.load(array, F32, axes)
@@ -391,6 +400,13 @@ def _along(dims: tuple[Dim, ...], over: tuple[str, ...]) -> tuple[Dim, ...]:
     return (*(Dim((axis,)) for axis in axes if axis not in over), Dim(over))
 
 
+def _joined(dims: tuple[Dim, ...], others: set[str]) -> tuple[Dim, ...]:
+    """Return dimensions with the axes that only one side has as one dimension."""
+    own = tuple(axis for dim in dims for axis in dim.axes if axis not in others)
+    *batch, last = (dim for dim in dims if not {*dim.axes} <= {*own})
+    return (*batch, Dim(own), last)
+
+
 def _lies_across(operand: Operand, other: Operand, over: tuple[str, ...]) -> bool:
     """Say whether an operand's neighbours lie where tensor copies do not want them.
 
@@ -401,8 +417,14 @@ def _lies_across(operand: Operand, other: Operand, over: tuple[str, ...]) -> boo
     last, neighbours = operand.dims[-1].axes, operand.dims[-1].axes[-1]
     if len(over) > 1 and last != over:
         return True
-    several = all(len(own) > 1 for own in (axes - others - {*over}, others - axes - {*over}))
+    several = _several(operand, other, over)
     return neighbours in axes & others - {*over} or (neighbours in axes - others and several)
+
+
+def _several(operand: Operand, other: Operand, over: tuple[str, ...]) -> bool:
+    """Say whether both sides of a product have several axes of their own."""
+    axes, others = ({*side.expr.type.axes} - {*over} for side in (operand, other))
+    return len(axes - others) > 1 and len(others - axes) > 1
 
 
 def _is_wide(pair: tuple[Operand, Operand]) -> bool:

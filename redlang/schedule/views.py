@@ -14,6 +14,8 @@ from redlang.ir.program import ArrayParam, Axis, Dim, Program, Size
 from redlang.ir.types import DType
 
 MARK = "@"
+MERGED = "."
+"""Stands between the names of the axes that a merged one is made of."""
 ROW = 8
 """Elements that rows of a stored operand are multiples of: 16 bytes of 16-bit elements."""
 
@@ -75,10 +77,26 @@ def all_strides(
     for name, own in arrays.items():
         seen = name.rpartition(MARK)[0] or name
         known = every.get(seen) or found[seen]
+        known = {**_apart(axes, known, extents), **known}
         renamed = len(own) == len(arrays[seen])
         steps = arrays[seen] if renamed else [_innermost(axes, axis, known) for axis in own]
         every[name] = {axis: known[step] for axis, step in zip(own, steps, strict=True)}
     return every
+
+
+def _apart(
+    axes: Mapping[str, Axis], known: Mapping[str, int], extents: Mapping[str, int]
+) -> dict[str, int]:
+    """Return the strides of the axes that merged ones are made of."""
+    found: dict[str, int] = {}
+    todo = [(name, step) for name, step in known.items() if MERGED in name]
+    while todo:
+        name, step = todo.pop()
+        for part in reversed(_parts(axes[name])):
+            found[part] = step
+            todo += [(part, step)] if MERGED in part else []
+            step *= extents[part]
+    return found
 
 
 def _innermost(axes: Mapping[str, Axis], name: str, known: Mapping[str, int]) -> str:

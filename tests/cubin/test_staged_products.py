@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import redlang
+from redlang.runtime.planner import Planner
 from tests.cubin.device import compiling
 from tests.cubin.test_matrix_calls import TYPES, arrays, attend, check
 
@@ -256,6 +257,18 @@ def f(x: "t d", a: "h d", b: "n h") -> "t n":
     u = sum[d](x * a)
     return sum[h](u * sigmoid(u) * b)
 """
+
+
+OUTER = 'def f(a: "s i c", b: "s j e") -> "i j c e":\n    return maximum(sum[s](a * b), 0)\n'
+
+
+def test_results_that_units_leave_apart_are_turned(gpu, rng, monkeypatch):
+    forms = Planner.forms
+    turned = lambda self, extents: tuple(f for f in forms(self, extents) if f.name == "turned")
+    monkeypatch.setattr(Planner, "forms", turned)
+    kernel = check(OUTER, arrays(rng, "bf16", a=(48, 10, 8), b=(48, 12, 6)), gpu, tolerance=0.01)
+    assert launched(gpu) == ["wgmma"]
+    assert stores(kernel) == 3
 
 
 def test_deviations_under_weights_of_each_row(gpu, rng):
