@@ -246,7 +246,7 @@ def test_a_sum_that_another_multiplies_with_its_own_axes_stays_apart():
 
 LYING = {
     "along a batch": ("i k c", "j k c", "k", "i c j", ["i c k", "j c k"]),
-    "along one of several axes": ("k i c", "k j d", "k", "i c j d", ["i c k", "j d k"]),
+    "along one of several axes": ("k i c", "k j d", "k", "i c j d", ["ic k", "jd k"]),
     "along two that are contracted": ("i k c", "j k c", "k, c", "i j", ["i kc", "j kc"]),
     "along what is contracted": ("i c k", "j c k", "k", "i c j", []),
 }
