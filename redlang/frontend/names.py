@@ -118,8 +118,12 @@ def array(frame: Frame, text: str, span: Span) -> ArrayView | Tuple | None:
                 raise _foreign(entity, text, span)
             hint = ""
         case _:
-            hint = "an element of a computed value is a reduction: sum[n](where(n == i, x))"
-            if isinstance(value, Expr) and len(named(value.type.axes)) < len(value.type.axes):
+            axes = named(value.type.axes) if isinstance(value, Expr) else ()
+            element = "sum[n](where(n == i, x))"
+            if axes:
+                element = f"sum[{axes[-1]}](where({axes[-1]} == i, {text}))"
+            hint = f"an element of a computed value is a reduction: {element}"
+            if isinstance(value, Expr) and len(axes) < len(value.type.axes):
                 hint = f"{NAME_TOPK}; then an element is sum[j](where(j == 0, {text}))"
     raise DTypeError(
         f"{text} is no array parameter, and only those take subscripts", hint=hint, span=span

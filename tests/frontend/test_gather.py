@@ -155,7 +155,7 @@ def test_one_subscript_for_each_dimension():
 def test_only_array_parameters_take_subscripts():
     problem, hint = mistake("y = exp(x)\nreturn y[m, n]")
     assert problem == "y is no array parameter, and only those take subscripts"
-    assert hint == "an element of a computed value is a reduction: sum[n](where(n == i, x))"
+    assert hint == "an element of a computed value is a reduction: sum[n](where(n == i, y))"
 
 
 def test_mistakes_in_subscripts_are_reported_once():
