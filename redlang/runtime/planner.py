@@ -26,6 +26,7 @@ from redlang.schedule.alternatives import alternatives
 from redlang.schedule.choose import Choice, choose_plan, segment_count
 from redlang.schedule.classes import has_classes
 from redlang.schedule.facts import SHORT
+from redlang.schedule.joined_places import with_joined_places
 from redlang.schedule.lower import lower
 from redlang.schedule.merged import merged
 from redlang.schedule.moments import with_moments
@@ -129,7 +130,7 @@ class Planner:
     def ways(self) -> dict[str, Way]:
         """What may stand for the program on a device with matrix units, by name."""
         own = with_own_copies(with_own_axes(self.program))
-        program = with_own_conditions(own)
+        program = with_own_conditions(with_joined_places(own))
         found = {"": Way((), merged(program))}
         if program != own and has_classes(own):
             # Each element in a state of its class, and not in products with all classes.

@@ -6,6 +6,7 @@ from redlang.ir.normalise import normalise
 from redlang.ir.printing import to_text
 from redlang.ir.program import Reduce
 from redlang.ir.verify import verify
+from redlang.schedule.joined_places import with_joined_places
 from redlang.schedule.merged import merged
 from redlang.schedule.own_conditions import with_own_conditions
 from redlang.schedule.own_copies import with_own_copies
@@ -298,3 +299,18 @@ def test_guards_of_gathered_rows_are_zeros_where_weights_are_summed_without_them
     assert "if" not in gathered(" / sum[n](p)")
     assert "sum[n](p * where((i[n] >= 0) & (i[n] < size(r)), v[" in gathered(" / sum[n](p)")
     assert "if (i[n] >= 0)" in gathered("")
+
+
+def test_pages_and_places_in_them_are_one_axis():
+    text = (
+        'def f(q: "bf16[b h d]", k: "bf16[y x d]", v: "bf16[y x e]", t: "i32[b j]", l: "i32[b]")'
+        ' -> "b h e":\n'
+        "    s = where(j * size(x) + x < l, sum[d](q * k[t[b, j], x, d]))\n"
+        "    p = exp(s - max[j, x](s))\n"
+        "    return sum[j, x](p * v[t[b, j], x, e]) / sum[j, x](p)\n"
+    )
+    found = with_joined_places(normalise(program(text)))
+    verify(found, "normalised")
+    lines = to_text(found)
+    assert "max[j_x](sum.1) if j_x < l[b]" in lines
+    assert "v[clip(t[b, j_x // size(x)], 0, size(y) - 1), j_x % size(x), e]" in lines
