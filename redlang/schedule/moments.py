@@ -1,23 +1,24 @@
 """Sums of weighted differences from what each row has become sums of weights and of elements.
 
     sum[n](p * (v - o) ** 2)   -->   sum[n](p * w * w) - 2 * u * sum[n](p * w) + u * u * sum[n](p)
-                                     w = v - c, u = o - c, c = mean[n](v)
+                                     w = v - c, u = o - c, c amid v
 
 where p has rows, v columns and o both: a term for each row, element and column is what no matrix
 unit multiplies. Squares of 16-bit numbers have twice their digits, so that they are stored as two
-such numbers. The sums on the right are of rounded weights but for the last one, which is why
-elements are taken from their mean first: weights of a softmax are rounded by less than 2^-8 of
-what the largest one leaves to others, and a variance is of that size too. What o is away from c
-counts as the differences do, which `contract` allows and says.
+such numbers. The sums are of rounded weights, and all three of the same ones, for which p is also
+multiplied by an array of ones: then they are the sum of weighted squares that a text has, of these
+weights, however far o lies from c. What c takes away is what sums of f32 would lose.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from redlang.ir import walk
 from redlang.ir.build import Builder, convert
+from redlang.ir.presence import conjuncts
 from redlang.ir.program import Apply, Cast, Definition, Expr, Literal, Load, Program, Reduce, Ref
 from redlang.ir.types import BF16, F32, DType
 
@@ -124,14 +125,18 @@ class _Expander:
         b, (name,) = self.builder, definition.names
         element, row = differences[0].element, differences[0].row
         made = _Sums(value, name, self.made, b)
-        count = made.total(weight, "count")
         if len(differences) == 1:
+            count = made.total(weight, "count")
             first = made.total(b.mul(weight, element), "first")
             return [*made.new, replace(definition, value=b.sub(first, b.mul(row, count)))]
         centre = made.centre(element)
         centred = convert(b.cast(b.sub(element, centre), BF16), F32)
         first = made.total(b.mul(weight, centred), "first")
-        made.replace(b.mul(weight, element), b.add(first, b.mul(centre, count)))
+        ones = b.where(b.apply("eq", element, element), 1.0, 1.0)
+        count = made.total(b.mul(weight, ones), "count")
+        # A mean divides by the sum of weights that are not rounded.
+        shift = b.mul(centre, made.total(weight, "weights"))
+        made.replace(b.mul(weight, element), b.add(first, shift))
         square = b.mul(centred, centred)
         upper = convert(b.cast(square, BF16), F32)
         lower = convert(b.cast(b.sub(square, upper), BF16), F32)
@@ -166,14 +171,27 @@ class _Sums:
         return self._defined(name, reduce)
 
     def centre(self, element: Expr) -> Expr:
-        """Return the mean of what is finite of elements, which they are taken from."""
-        b, over = self.builder, self.value.axes
-        finite = b.where(b.apply("isfinite", element), element, 0.0)
-        type_ = replace(self.value.types[0], axes=b.union([{*element.type.axes} - {*over}]))
-        total = self._defined("centre", Reduce("sum", over, (finite,), None, (type_,)))
-        for axis in over:
-            total = b.div(total, convert(b.size(axis), F32))
-        return total
+        """Return what elements are taken from: about the middle of them, or 0.
+
+        Where all lie from half of the middle to one and a half, differences from it are exact in
+        their 16 bits. Elsewhere no sum is so much larger than what is left of it.
+        """
+        b, axes, asked = self.builder, {*element.type.axes}, self.value.condition
+        type_ = replace(self.value.types[0], axes=b.union([axes - {*self.value.axes}]))
+        parts = () if asked is None else conjuncts(asked)
+        seen = b.conjunction(part for part in parts if {*part.type.axes} <= axes)
+        ends = []
+        for op, nothing in (("min", math.inf), ("max", -math.inf)):
+            finite = b.where(b.apply("isfinite", element), element, nothing)
+            ends.append(self._defined(op, Reduce(op, self.value.axes, (finite,), seen, (type_,))))
+        halves = [b.mul(end, 0.5) for end in ends]
+        middle = convert(b.cast(b.add(*halves), BF16), F32)
+        reach = b.mul(b.apply("abs", middle), 0.5)
+        near = b.conjunction(
+            b.apply("le", b.apply("abs", b.sub(end, middle)), reach) for end in ends
+        )
+        assert near is not None
+        return b.where(near, middle, 0.0)
 
     def replace(self, term: Expr, value: Expr) -> None:
         """Let a sum that the program has be made of new ones, which come before it."""

@@ -247,7 +247,7 @@ def test_rows_of_pages_are_stored(gpu, rng):
 
 SPREAD = """
 def f(q: "m d", k: "n d", v: "n e") -> "m e":
-    x = where(n < size(n) - 2, sum[d](q * k))
+    x = where((n < size(n) - 2) & (n <= m + 50), sum[d](q * k))
     p = exp(x - max[n](x))
     z = sum[n](p)
     return sqrt(sum[n](p * (v - sum[n](p * v) / z) ** 2) / z)
@@ -276,11 +276,15 @@ def test_results_that_units_leave_apart_are_turned(gpu, rng, monkeypatch):
 
 def test_deviations_under_weights_of_each_row(gpu, rng):
     given = arrays(rng, "bf16", q=(70, 32), k=(130, 32), v=(130, 40))
-    given["v"] += np.float32(4).astype(given["v"].dtype)
-    given["v"][-1], given["v"][3, 5] = np.nan, np.inf
+    # Each row sees one of two groups, whose means are 60 deviations apart.
+    group = np.where(np.arange(130) % 2, 4, -4)
+    given["k"][:, 0], given["q"][:, 0], given["q"][:35, 0] = group, 4, -4
+    given["v"] += (group[:, None] * np.float32(7.5)).astype(given["v"].dtype)
+    # Some are behind the mask of all rows, and of such as others see.
+    given["v"][-1], given["v"][125], given["v"][3, 5] = np.nan, 1e30, np.inf
     kernel = check(SPREAD, given, gpu, tolerance=0.01)
     assert launched(gpu) == ["wgmma"]
-    assert stores(kernel) == 4
+    assert stores(kernel) == 6
 
 
 def test_a_product_of_a_function_of_a_product(gpu, rng):
