@@ -178,7 +178,11 @@ class Planner:
             if (name, axes) not in self._forms:
                 with BUILDING:
                     self._forms[name, axes] = tuple(self._find_forms(name, way, axes))
-            found += self._forms[name, axes]
+            forms = self._forms[name, axes]
+            if name == "products" and not any(nest.exports for nest in found[0].nests):
+                # Nothing but operands would lie in memory.
+                forms = tuple(replace(form, weight=max(ROOM, form.weight)) for form in forms)
+            found += forms
         return tuple(found)
 
     def _find_forms(

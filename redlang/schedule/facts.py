@@ -219,8 +219,7 @@ class Facts:
     def imported(self, exprs: Iterable[Expr]) -> list[tuple[str, ...]]:
         """Return the axes of the stages that expressions read from memory."""
         names = {name for expr in self.reached(exprs) for name in walk.refs(expr)}
-        types = walk.definition_types(self.program)
-        return [types[name].axes for name in self._imports() if name in names]
+        return [walk.definition_types(self.program)[n].axes for n in self._imports() if n in names]
 
     def _imports(self) -> list[str]:
         """Return the stages that are read from memory."""
@@ -292,8 +291,10 @@ class Facts:
     @cached_property
     def run(self) -> tuple[str, ...]:
         """The short axes inside the vector axis, of the heaviest array along it."""
-        axes = () if self._heaviest is None else self._heaviest.axes
-        return axes[axes.index(self.vector) + 1 :] if self.vector in axes else ()
+        heavy, vector = self._heaviest, self.vector
+        if heavy is None or vector not in heavy.axes or heavy.unit not in heavy.axes:
+            return ()
+        return heavy.axes[heavy.axes.index(vector) + 1 : heavy.axes.index(heavy.unit) + 1]
 
     @cached_property
     def _heaviest(self) -> Access | None:

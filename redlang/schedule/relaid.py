@@ -66,6 +66,9 @@ def _dims(operands: Operands, result: Result) -> tuple[Dim, ...] | None:
         return None
     if last in sides[0]:
         sides.reverse()
+    found = [*batch, *sides[0], *sides[1]]
+    if tuple(found) == result.axes:
+        return None
     return (*(Dim((axis,)) for axis in batch), *(Dim(tuple(side)) for side in sides))
 
 
