@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import math
 import os
 import platform
 import re
@@ -78,8 +79,8 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--backend", choices=("cpu", "cuda"), default="cpu")
     bench.add_argument("--only", metavar="TEXT", default="", help="those whose name holds TEXT")
     bench.add_argument("--rounds", type=_positive, default=None, help="runs a way (CPU, default 9)")
-    bench.add_argument("--budget", metavar="S", type=_positive, help="stop after so long (GPU)")
-    bench.add_argument("--peers", metavar="NAMES", help="such as torch,compile or cudnn,flex (GPU)")
+    bench.add_argument("--budget", metavar="S", type=_positive, help="stop after so many seconds")
+    bench.add_argument("--peers", metavar="NAMES", help="such as torch,compile (GPU) or numpy")
     bench.add_argument("--json", metavar="FILE", type=Path, help="also write the figures to FILE")
     bench.add_argument("--picture", metavar="FILE", type=Path, help="also draw bars, .svg or .txt")
     bench.set_defaults(run=_bench)
@@ -189,10 +190,21 @@ def _bench(options: argparse.Namespace) -> int:
             f"no workload's name holds {options.only!r}",
             hint=f"they are {', '.join(workload.name for workload in WORKLOADS)}",
         )
-    lines = []
+    known = list(dict.fromkeys(name for workload in WORKLOADS for name in workload.peers))
+    peers = options.peers.split(",") if options.peers else known
+    unknown = [name for name in peers if name not in known]
+    if unknown:
+        raise RedlangError(
+            f"no workload on the CPU has a peer {unknown[0]!r}", hint=f"they are {', '.join(known)}"
+        )
+    lines, until = [], time.monotonic() + (options.budget or math.inf)
     for workload in chosen:
-        lines.append(measure(workload, rounds=options.rounds or ROUNDS))
+        lines.append(measure(workload, rounds=options.rounds or ROUNDS, peers=peers))
         print(f"measured {workload.name}", file=sys.stderr)
+        if time.monotonic() > until:
+            left = len(chosen) - len(lines)
+            print(f"{left} workloads are left: {options.budget} s are over", file=sys.stderr)
+            break
     print(f"{os.cpu_count()} cores; medians of {options.rounds or ROUNDS} runs taken in turns")
     print("(2.0x): the other takes twice redlang's time")
     print(table(lines))

@@ -168,6 +168,14 @@ def test_an_unknown_workload_is_an_error(capsys):
     assert "softmax" in capsys.readouterr().err
 
 
+def test_the_bench_stops_in_time_and_knows_its_peers(capsys):
+    assert main(["bench", "--peers", "numpy,scipy"]) == 1
+    assert "no workload on the CPU has a peer 'scipy'" in capsys.readouterr().err
+    given = ["--only", "norm", "--rounds", "1", "--peers", "numpy", "--budget", "1"]
+    assert main(["bench", *given]) == 0
+    assert "numba" not in capsys.readouterr().out
+
+
 def test_the_command_lists_itself(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])

@@ -287,7 +287,7 @@ def _foreign(entity: outside.Foreign, text: str, span: Span) -> RedlangError:
     if entity.array:
         return UnknownNameError(
             f"{text} is an array from outside the kernel",
-            hint=f'make it a parameter: {text.rpartition(".")[2]}: "m n"',
+            hint=f'make it a parameter with its own axes, such as {text.rpartition(".")[2]}: "m n"',
             span=span,
         )
     return UnknownNameError(

@@ -22,6 +22,8 @@ from redlang.source import Span
 
 INT64_MAX = 2**63 - 1
 UINT64_MAX = 2**64 - 1
+RANGES = {I64: (-(2**63), INT64_MAX), U64: (0, UINT64_MAX)}
+"""The least and the largest number of a type."""
 
 
 def promote(types: Sequence[Type]) -> tuple[DType, bool]:
@@ -97,7 +99,44 @@ def apply(
         return _chosen_by_value(op, arguments, axes, span)
     parts, dtype, weak = _meet(operator, list(arguments), real)
     absent = any(part.type.absent for part in parts)
-    return Apply(op, tuple(parts), Type(dtype, axes, absent, weak), span)
+    found = Apply(op, tuple(parts), Type(dtype, axes, absent, weak), span)
+    _require_range(found)
+    return found
+
+
+def _require_range(expr: Apply) -> None:
+    """Check that an integer made of literals alone is one of its type."""
+    least, most = RANGES.get(expr.type.dtype, (0, 0))
+    value = _whole(expr) if most else None
+    if value is not None and not least <= value <= most:
+        said = "a number that" if abs(value) > UINT64_MAX else f"{value}, which"
+        raise DTypeError(
+            f"this is {said} {expr.type.dtype} does not hold",
+            hint="write one of its parts as a float: 10.0 ** 20",
+            span=expr.span,
+        )
+
+
+def _whole(expr: Expr) -> int | None:
+    """Return the integer that literals make, or as large a one; None if there is more in it."""
+    if isinstance(expr, Literal):
+        return expr.value if isinstance(expr.value, int) else None
+    if not isinstance(expr, Apply):
+        return None
+    values = [_whole(argument) for argument in expr.arguments]
+    match expr.op, values:
+        case "neg", [int(a)]:
+            return -a
+        case "add", [int(a), int(b)]:
+            return a + b
+        case "sub", [int(a), int(b)]:
+            return a - b
+        case "mul", [int(a), int(b)]:
+            return a * b
+        case "pow", [int(a), int(b)] if b >= 0:
+            # The least power of 2 that no type holds has the exponent 64.
+            return int(a ** min(b, 64 + b % 2))
+    return None
 
 
 def cast(expr: Expr, to: DType, span: Span) -> Expr:

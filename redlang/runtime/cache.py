@@ -91,6 +91,7 @@ class DiskCache:
         self.folder = folder
         self.limit_bytes = limit_bytes
         self._unlisted_bytes = limit_bytes
+        self._has_told = False
 
     def load(self, key: str) -> bytes | None:
         """Return the entry of `key`; None if there is none, or none that is whole."""
@@ -126,7 +127,12 @@ class DiskCache:
                 self._unlisted_bytes = 0
                 self._prune(self.folder)
         except OSError as error:
-            logger.info("could not write to the cache: %s", error)
+            level = logging.INFO if self._has_told else logging.WARNING
+            text = (
+                "kernels are not kept for other processes: %s; REDLANG_CACHE_DIR may name a folder"
+            )
+            logger.log(level, text, error)
+            self._has_told = True
             if temporary is not None:
                 _remove(Path(temporary))
 

@@ -591,7 +591,7 @@ def test_locals_and_axes_hide_what_is_outside():
 def test_an_array_from_outside_should_be_a_parameter():
     problem, hint = mistake("return x * w", names={"w": np.ones(3)})
     assert problem == "w is an array from outside the kernel"
-    assert hint == 'make it a parameter: w: "m n"'
+    assert hint == 'make it a parameter with its own axes, such as w: "m n"'
 
 
 def test_an_indexed_array_from_outside_should_be_a_parameter():

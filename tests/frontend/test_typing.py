@@ -220,6 +220,16 @@ def test_integer_literals_fit_their_type():
     assert problem == "the literal is too large for f32"
 
 
+def test_whole_numbers_made_of_literals_fit_their_type():
+    assert computed("i + 3 * 3**30 - 2**62 * 1", 'i: "i32[n]"') == "i64"
+    for text in ("2**64", "10**1000000", "10000000000 * 10000000000", "(-2) ** 65"):
+        problem, hint = mistake(f"return x * ({text})", 'x: "n"')
+        assert problem == "this is a number that i64 does not hold"
+        assert hint == "write one of its parts as a float: 10.0 ** 20"
+    problem, _ = mistake("return x - (9223372036854775807 + 1)", 'x: "n"')
+    assert problem == "this is 9223372036854775808, which i64 does not hold"
+
+
 def test_typed_scalars_are_strong_and_others_are_not():
     assert computed("x * s", 'x: "f16[n]", s: "f64[]"') == "f64"
     kernel = program(

@@ -96,12 +96,15 @@ def test_an_empty_payload_is_an_entry(store):
     assert store.load("0" * 64) == b""
 
 
-def test_a_folder_that_cannot_be_written_is_no_error(tmp_path):
+def test_a_folder_that_cannot_be_written_is_told_once_and_no_error(tmp_path, caplog):
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     store = cache.DiskCache(blocked)
-    store.store("0" * 64, PAYLOAD)
-    assert store.load("0" * 64) is None
+    for key in ("0" * 64, "1" * 64):
+        store.store(key, PAYLOAD)
+        assert store.load(key) is None
+    (message,) = (record.message for record in caplog.records)
+    assert message.startswith("kernels are not kept for other processes: ")
 
 
 def test_without_a_folder_nothing_is_kept():
