@@ -135,7 +135,9 @@ def test_kernels_of_very_many_blocks_do_not_say_that_others_may_begin(monkeypatc
         for rows, chained in ((300, True), (30000, False)):
             kernel(np.empty((rows, 384), np.float32))
             machine = kernel.machine
-            (code,) = machine.cuda_compiler(machine.program, DEFAULT_DEVICE).last.kernels
+            found = machine.cuda_compiler(machine.program, DEFAULT_DEVICE).last
+            assert found is not None
+            (code,) = found.kernels
             assert ("let_later_begin" in code.text.source) == code.text.follows == chained
             assert (code.early is None) != chained
 
