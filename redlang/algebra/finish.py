@@ -164,7 +164,16 @@ def _transported(
         total = part if total is None else build.add(total, part)
     if bare is not None:
         distances.results[name] = bare
+    if total is not None and _is_near_zero(plan, signs):
+        # About a centre, squares of constant elements may leave a rounding error below 0.
+        total = build.apply("maximum", total, zero)
     return [Let(name, _guarded(plan.guards, total or zero, zero, emitter))]
+
+
+def _is_near_zero(plan: Transported, signs: Signs) -> bool:
+    """Say whether what is added up is never negative, and finished from differences."""
+    centred = any(carried.centres for carried in plan.terms)
+    return centred and signs.nonnegative(plan.stage.operand)
 
 
 def _guarded(guards: tuple[Expr, ...], value: Expr, otherwise: Expr, emitter: Emitter) -> Expr:

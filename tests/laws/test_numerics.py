@@ -55,6 +55,15 @@ def test_variance_far_from_zero(shape):
     holds(kernel, x=normal(shape, mean=1e5))
 
 
+def test_equal_elements_have_a_deviation():
+    lines = ("y = where(c, x)", "return sqrt(mean[n]((y - mean[n](y)) ** 2))")
+    kernel = compiled('x: "m n", c: "bool[m n]"', '"m"', *lines)
+    rng = np.random.default_rng(0)
+    x = np.repeat(rng.normal(0, 1e4, (40, 1)).astype(np.float32), 2962, 1)
+    # Sums about a centre are off by some 1e-17 x^2 on either side of 0.
+    assert (kernel(x, rng.random(x.shape) < 0.5) <= 1e-6 * abs(x[:, 0])).all()
+
+
 @shapes
 def test_layer_norm_at_mean_over_deviation_1e5(shape):
     kernel = compiled(
