@@ -2,9 +2,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
+from redlang.errors import DTypeError
 from redlang.ir.build import Builder
 from redlang.ir.interpret import interpret
 from redlang.ir.monotony import (
@@ -114,7 +115,13 @@ def _grown(parts):
 @settings(max_examples=80, deadline=None)
 @given(st.recursive(LEAVES, _grown, max_leaves=5), st.integers(0, 2**32 - 1))
 def test_a_sign_holds_for_every_element(expression, seed):
-    kernel = program(f"def f({PARAMETERS}):\n    return {expression}")
+    try:
+        kernel = program(f"def f({PARAMETERS}):\n    return {expression}")
+    except DTypeError as error:
+        # A choice between a u64 and a signed integer, or 2 squared too often: neither has a type.
+        if not any(text in str(error) for text in ("no type holds both", "i64 does not hold")):
+            raise
+        reject()
     values = {name: d.value for d in kernel.definitions for name in d.names}
     bits = sign(kernel.results[0].value, values.get)
     rng = np.random.default_rng(seed)
