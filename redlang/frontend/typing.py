@@ -123,17 +123,22 @@ def _whole(expr: Expr) -> int | None:
         return expr.value if isinstance(expr.value, int) else None
     if not isinstance(expr, Apply):
         return None
-    values = [_whole(argument) for argument in expr.arguments]
+    values: list[int] = []
+    for argument in expr.arguments:
+        value = _whole(argument)
+        if value is None:
+            return None
+        values.append(value)
     match expr.op, values:
-        case "neg", [int(a)]:
+        case "neg", [a]:
             return -a
-        case "add", [int(a), int(b)]:
+        case "add", [a, b]:
             return a + b
-        case "sub", [int(a), int(b)]:
+        case "sub", [a, b]:
             return a - b
-        case "mul", [int(a), int(b)]:
+        case "mul", [a, b]:
             return a * b
-        case "pow", [int(a), int(b)] if b >= 0:
+        case "pow", [a, b] if b >= 0:
             # The least power of 2 that no type holds has the exponent 64.
             return int(a ** min(b, 64 + b % 2))
     return None

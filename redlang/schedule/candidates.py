@@ -80,7 +80,7 @@ def candidates(
 
 
 def _identity(candidate: Candidate) -> tuple[object, ...]:
-    return tuple((id(p.nest), p.plan, p.threads, p.across) for p in candidate.parts)
+    return tuple((id(p.nest), p.plan, p.threads, p.across, p.classes) for p in candidate.parts)
 
 
 def pieces(

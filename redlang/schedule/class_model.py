@@ -5,10 +5,16 @@ from __future__ import annotations
 from math import prod
 
 from redlang.ir.incremental import Partial
-from redlang.schedule.classes import ClassPlan, class_bytes, class_parts, longest_chain
+from redlang.schedule.classes import (
+    ClassPlan,
+    class_bytes,
+    class_parts,
+    class_units,
+    longest_chain,
+)
 from redlang.schedule.demand import BlockDemand
 from redlang.schedule.device import WARP, Device
-from redlang.schedule.estimates import Estimate
+from redlang.schedule.estimates import SMOOTH, Estimate
 from redlang.schedule.facts import Facts
 from redlang.schedule.occupancy import occupancy
 from redlang.schedule.parts import Part
@@ -24,8 +30,6 @@ JOINING_US = 4.0
 """What the merge takes beside its bytes: from the launch to the last store."""
 REGISTERS = 64
 """Of a thread, roughly."""
-SMOOTH = 3.6
-"""The exponent of the sum of times that overlap well, as for other plans."""
 
 
 def by_class(part: Part, classes: ClassPlan, facts: Facts, device: Device) -> Estimate:
@@ -37,11 +41,11 @@ def by_class(part: Part, classes: ClassPlan, facts: Facts, device: Device) -> Es
     bytes_ = class_bytes(part.nest, part.plan, part.threads, classes)
     fits = occupancy(BlockDemand(part.threads.threads, REGISTERS, bytes_), device.sm)
     extents = {a.name: facts.extent(a.name) for a in facts.program.axes}
-    units = prod(-(-extents[grid.axis] // grid.tile) for grid in part.plan.grid)
-    blocks = units * class_parts(part.plan, part.threads, extents, device.sms)
+    parts = class_parts(part.plan, part.threads, extents, device.sms)
     bound = roofline(work, device)
     ordered = tuple(sorted(terms.items(), key=lambda item: -item[1]))
     time = total + bound.launch_us if fits.blocks else float("inf")
+    blocks = parts * class_units(part.plan, extents)
     return Estimate(time, ordered[0][0], bound, fits, REGISTERS, blocks, ordered)
 
 
@@ -53,8 +57,7 @@ def _terms(
     extents |= {grid.axis: facts.extent(grid.axis) for grid in plan.grid}
     parts = class_parts(plan, threads, extents, device.sms)
     times = prod(-(-extents[grid.axis] // grid.tile) for grid in plan.grid if grid.axis == axis)
-    units = prod(-(-extents[grid.axis] // grid.tile) for grid in plan.grid)
-    per_sm = -(-units * parts // device.sms)
+    per_sm = -(-class_units(plan, extents) * parts // device.sms)
     elements = longest_chain(plan, threads, extents, parts)
     pieces = sum(1 for step in facts.nest.sweeps[0].update if isinstance(step, Partial))
     held = prod(threads.spread(name).count for name, _ in plan.tiles)

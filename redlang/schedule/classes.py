@@ -175,9 +175,14 @@ def longest_chain(
     return -(-tiles // parts) * prod(threads.spread(axis).count for axis in swept)
 
 
+def class_units(plan: NestPlan, extents: Mapping[str, int]) -> int:
+    """Return how many units there are, each with some of the classes."""
+    return prod(-(-extents[grid.axis] // grid.tile) for grid in plan.grid)
+
+
 def class_parts(plan: NestPlan, threads: ThreadPlan, extents: Mapping[str, int], sms: int) -> int:
     """Return how many blocks share the elements of a unit."""
     assert plan.segmented is not None
-    units = prod(-(-extents[grid.axis] // grid.tile) for grid in plan.grid)
+    units = class_units(plan, extents)
     tiles = -(-extents[plan.segmented] // plan.tile(plan.segmented))
     return max(1, min(tiles, PARTS, sms * threads.min_blocks // max(1, units)))

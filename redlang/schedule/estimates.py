@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from redlang.schedule.occupancy import Occupancy
 from redlang.schedule.roofline import Bound
 
+SMOOTH = 3.6
+"""The exponent of the sum of times that overlap well."""
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:

@@ -11,8 +11,9 @@ from dataclasses import replace
 
 from redlang.ir import walk
 from redlang.ir.build import Builder
-from redlang.ir.program import Apply, Axis, Expr, Index, Load, Program, Reduce, Size
+from redlang.ir.program import Apply, Expr, Index, Load, Program, Reduce, Size
 from redlang.ir.types import Type
+from redlang.schedule.merged import with_joint, with_types
 from redlang.schedule.operands import Operands
 
 
@@ -54,16 +55,12 @@ def _go_together(program: Program, outer: str, inner: str) -> bool:
 
 
 def _join(program: Program, outer: str, inner: str) -> Program:
-    sizes = Builder.of(program)
-    names = [axis.name for axis in program.axes]
-    taken = {*names, *(p.name for p in program.params)}
+    taken = {axis.name for axis in program.axes} | {p.name for p in program.params}
     taken |= {name for definition in program.definitions for name in definition.names}
     name = f"{outer}_{inner}"
     while name in taken:
         name += "_"
-    place = max(names.index(outer), names.index(inner)) + 1
-    whole = Axis(name, sizes.mul(sizes.size(outer), sizes.size(inner)))
-    axes = (*program.axes[:place], whole, *program.axes[place:])
+    axes = with_joint(program, outer, inner, name)
     builder = Builder(tuple(axis.name for axis in axes))
     index, size = builder.index(name), builder.size(inner)
     number, rest = builder.apply("floordiv", index, size), builder.apply("mod", index, size)
@@ -85,17 +82,9 @@ def _join(program: Program, outer: str, inner: str) -> Program:
         return index if isinstance(node, Apply) and node in wholes else node
 
     found = walk.map_program(program, lambda expr: walk.rewrite(expr, rule))
-    definitions = tuple(
-        replace(
-            d,
-            value=replace(
-                d.value,
-                axes=(name,) if outer in d.value.axes else d.value.axes,
-                types=tuple(map(typed, d.value.types)),
-            ),
-        )
-        if isinstance(d.value, Reduce)
-        else d
-        for d in found.definitions
-    )
+
+    def over(own: tuple[str, ...]) -> tuple[str, ...]:
+        return (name,) if outer in own else own
+
+    definitions = tuple(with_types(d, over, typed) for d in found.definitions)
     return replace(found, axes=axes, definitions=definitions)

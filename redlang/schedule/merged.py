@@ -9,7 +9,7 @@ one along the inner one, further on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -18,6 +18,7 @@ from redlang.ir.build import Builder
 from redlang.ir.program import (
     ArrayParam,
     Axis,
+    Definition,
     Dim,
     Expr,
     Index,
@@ -99,13 +100,31 @@ def _has_both(axes: tuple[str, ...], outer: str, inner: str) -> bool:
     return not {outer, inner} & {*axes} or (outer, inner) in pairwise(axes)
 
 
-def _merge(program: Program, outer: str, inner: str) -> Program:
-    name = f"{outer}{MERGED}{inner}"
+def with_joint(program: Program, outer: str, inner: str, name: str) -> tuple[Axis, ...]:
+    """Return a program's axes and, after both of two, one that has their places, row-major."""
     sizes = Builder.of(program)
     whole = Axis(name, sizes.mul(sizes.size(outer), sizes.size(inner)))
     names = [axis.name for axis in program.axes]
     place = max(names.index(outer), names.index(inner)) + 1
-    axes = (*program.axes[:place], whole, *program.axes[place:])
+    return (*program.axes[:place], whole, *program.axes[place:])
+
+
+def with_types(
+    definition: Definition,
+    over: Callable[[tuple[str, ...]], tuple[str, ...]],
+    typed: Callable[[Type], Type],
+) -> Definition:
+    """Return a definition whose reduction, if it is one, goes over other axes and has others."""
+    value = definition.value
+    if not isinstance(value, Reduce):
+        return definition
+    types = tuple(map(typed, value.types))
+    return replace(definition, value=replace(value, axes=over(value.axes), types=types))
+
+
+def _merge(program: Program, outer: str, inner: str) -> Program:
+    name = f"{outer}{MERGED}{inner}"
+    axes = with_joint(program, outer, inner, name)
     builder = Builder(tuple(axis.name for axis in axes))
 
     def one(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -135,15 +154,7 @@ def _merge(program: Program, outer: str, inner: str) -> Program:
         return replace(node, type=typed(node.type))
 
     found = walk.map_program(program, lambda expr: walk.rewrite(expr, rule))
-    definitions = tuple(
-        replace(
-            d,
-            value=replace(d.value, axes=one(d.value.axes), types=tuple(map(typed, d.value.types))),
-        )
-        if isinstance(d.value, Reduce)
-        else d
-        for d in found.definitions
-    )
+    definitions = tuple(with_types(d, one, typed) for d in found.definitions)
     params = found.params + tuple(
         replace(p, name=views[p.name], dims=dims(p.dims))
         for p in found.params

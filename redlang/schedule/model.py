@@ -17,7 +17,7 @@ from redlang.schedule.class_model import by_class
 from redlang.schedule.classes import class_parts
 from redlang.schedule.demand import BlockDemand
 from redlang.schedule.device import WARP, Device
-from redlang.schedule.estimates import Estimate
+from redlang.schedule.estimates import SMOOTH, Estimate
 from redlang.schedule.facts import Access, Facts
 from redlang.schedule.list_costs import list_registers, lists_us
 from redlang.schedule.matrix_segments import segment_count
@@ -83,8 +83,6 @@ BLOCK_US = 0.023
 """What starting a block costs its SM."""
 LISTED = 1.25
 """Instructions of joining lists for each that is counted."""
-SMOOTH = 3.6
-"""The exponent of the sum of times that overlap well."""
 ENOUGH_WARPS = 19
 """Warps on an SM from which on one computes while others wait for memory."""
 ENOUGH_BLOCKS = 3

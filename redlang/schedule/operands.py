@@ -109,7 +109,7 @@ class Operands:
 
     def _is_chained(self, expr: Expr) -> bool:
         """Say whether an operand of a product outside of sweeps may be stored if it reads one."""
-        return not any(isinstance(n, Apply) and n.op in EXPONENTIALS for n in self._nodes(expr))
+        return not any(isinstance(n, Apply) and n.op in EXPONENTIALS for n in self.nodes(expr))
 
     def _bytes(self, product: Product) -> tuple[Load | Cast, ...]:
         """Return the operands of a product if they are integers of 8 bits, stored or made so."""
@@ -145,7 +145,7 @@ class Operands:
         mains: list[tuple[DType, tuple[Dim, ...]]] = []
         gathered: list[tuple[DType, tuple[Dim, ...]]] = []
         stays = False
-        for node in self._nodes(expr):
+        for node in self.nodes(expr):
             if isinstance(node, Ref):
                 stays = stays or (not inner and self._reads_product(node.name))
                 if own <= set(node.type.axes) and self.pointwise(node.name) is None:
@@ -160,7 +160,7 @@ class Operands:
         if not mains:
             # What is made of indices alone is stored like an array; what has arrays with fewer
             # axes is larger than all of them.
-            read = [n for n in self._nodes(expr) if isinstance(n, Load | Ref)]
+            read = [n for n in self.nodes(expr) if isinstance(n, Load | Ref)]
             small = any(
                 n.type.axes for n in read if isinstance(n, Load) or self.pointwise(n.name) is None
             )
@@ -179,7 +179,7 @@ class Operands:
             for d in self.program.definitions
             if isinstance(d.value, Reduce)
             for expr in walk.expressions(d.value)
-            for node in self._nodes(expr)
+            for node in self.nodes(expr)
         )
 
     def bare(self, expr: Expr) -> Expr:
@@ -203,7 +203,7 @@ class Operands:
         own = inner.to if isinstance(inner, Cast) else self.program.array(inner.array).dtype
         return own in BYTES and cast.to.kind in ("int", own.kind)
 
-    def _nodes(self, expr: Expr) -> Iterator[Expr]:
+    def nodes(self, expr: Expr) -> Iterator[Expr]:
         """Yield what an expression is made of, pointwise definitions included."""
         todo, seen = [expr], set[str]()
         while todo:
@@ -222,13 +222,13 @@ class Operands:
         return any(
             isinstance(node, Ref) and self._reads_product(node.name)
             for expr in walk.expressions(value)
-            for node in self._nodes(expr)
+            for node in self.nodes(expr)
         )
 
     def _source(self, stage: str) -> DType:
         """Return the type of most bits of the arrays that a reduction reads."""
         exprs = walk.expressions(self.definitions[stage].value)
-        loads = [n for e in exprs for n in self._nodes(e) if isinstance(n, Load)]
+        loads = [n for e in exprs for n in self.nodes(e) if isinstance(n, Load)]
         found = [self.program.array(load.array).dtype for load in loads]
         return max(found, key=lambda dtype: dtype.bits, default=F32)
 

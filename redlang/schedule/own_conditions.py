@@ -83,18 +83,21 @@ class _Rewriter:
         shared = (value.axes, value.condition) in self.shared
         outside = [part for part in parts if not (shared or over & {*part.type.axes})]
         condition = self.builder.conjunction(p for p in parts if p not in outside)
-        own = set() if condition is None else {*condition.type.axes} - {*operand.type.axes}
-        if own and over <= {*operand.type.axes} and not self._is_product(operand, value, True):
-            assert condition is not None
-            operand = self.builder.mul(self.builder.where(condition, 1.0, 0.0), operand)
-        # One that is asked of whole sums alone leaves any sum.
-        if condition is not None and not self._is_product(operand, value, True):
-            yield definition
-            return
+        found = None
+        if condition is not None:
+            found = self._product(operand, value)
+            own = {*condition.type.axes} - {*operand.type.axes}
+            if found is None and own and over <= {*operand.type.axes}:
+                operand = self.builder.mul(self.builder.where(condition, 1.0, 0.0), operand)
+                found = self._product(operand, value)
+            if found is None:
+                # One that is asked of whole sums alone leaves any sum, others only products.
+                yield definition
+                return
         if not outside:
-            yield self._with_gathered(
-                replace(definition, value=replace(value, operands=(operand,)))
-            )
+            assert found is not None
+            whole = replace(value, operands=(operand,))
+            yield replace(definition, value=self._with_gathered(whole, found))
             return
         axes = {*operand.type.axes, *(() if condition is None else condition.type.axes)} - over
         type_ = Type(value.types[0].dtype, self.builder.union([axes]))
@@ -105,20 +108,14 @@ class _Rewriter:
         assert test is not None
         yield replace(definition, value=self.builder.where(test, inner, 0.0))
 
-    def _with_gathered(self, definition: Definition) -> Definition:
+    def _with_gathered(self, value: Reduce, product: Product) -> Reduce:
         """Return a product whose gathered operand is 0 where its guard does not hold.
 
         Allowed where the weight is summed without the guard too: it is finite then.
         """
-        value = definition.value
-        assert isinstance(value, Reduce)
         assert value.condition is not None
-        known = self.pointwise.get
-        found = split_sum(
-            value.operand, value.axes, self.program, known, known, masked=True, ordered=False
-        )
         parts = self._conjuncts(value.condition)
-        for side, weight in () if found is None else _sides(found):
+        for side, weight in _sides(product):
             for left in self._summed_under(weight, value) if _is_gathered(side) else ():
                 guards = [part for part in parts if part not in left]
                 own = all({*part.type.axes} <= {*side.type.axes} for part in guards)
@@ -126,10 +123,8 @@ class _Rewriter:
                 if test is None or not own or not all(part in parts for part in left):
                     continue
                 operand = self.builder.mul(weight, self.builder.where(test, side, 0.0))
-                condition = self.builder.conjunction(left)
-                whole = replace(value, operands=(operand,), condition=condition)
-                return replace(definition, value=whole)
-        return definition
+                return replace(value, operands=(operand,), condition=self.builder.conjunction(left))
+        return value
 
     def _summed_under(self, weight: Expr, like: Reduce) -> Iterator[list[Expr]]:
         """Yield the conditions under which the program sums a weight alone."""
@@ -149,9 +144,9 @@ class _Rewriter:
             found += self._conjuncts(body) if body is not None and joined else [part]
         return found
 
-    def _is_product(self, operand: Expr, value: Reduce, masked: bool) -> bool:
+    def _product(self, operand: Expr, value: Reduce) -> Product | None:
+        """Return what a sum of these terms multiplies, under a condition."""
         known = self.pointwise.get
-        found = split_sum(
-            operand, value.axes, self.program, known, known, masked=masked, ordered=False
+        return split_sum(
+            operand, value.axes, self.program, known, known, masked=True, ordered=False
         )
-        return found is not None

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from redlang.ir import walk
 from redlang.ir.build import Builder
 from redlang.ir.normalise import needed
-from redlang.ir.program import ArrayParam, Dim, Expr, Program, Reduce, Ref, Result
+from redlang.ir.program import ArrayParam, Dim, Program, Reduce, Ref, Result
 from redlang.schedule.operands import Operands
 from redlang.schedule.staging import Staging
 from redlang.schedule.views import view_of
@@ -44,11 +43,11 @@ def relaid(program: Program) -> Staging | None:
 
 def _dims(operands: Operands, result: Result) -> tuple[Dim, ...] | None:
     """Return the dimensions in which a product leaves a result; None if it lies so, or is none."""
-    stages = _stages(operands, result.value)
-    products = [stage for stage in stages if stage in operands.products]
-    if len(products) != 1 or len(stages) != 1 or result.condition is not None:
+    read = (node.name for node in operands.nodes(result.value) if isinstance(node, Ref))
+    stages = {name for name in read if operands.pointwise(name) is None}
+    if len(stages) != 1 or not stages <= {*operands.products} or result.condition is not None:
         return None
-    (stage,) = products
+    (stage,) = stages
     value, product = operands.definitions[stage].value, operands.products[stage]
     assert isinstance(value, Reduce)
     left, right = (
@@ -70,19 +69,3 @@ def _dims(operands: Operands, result: Result) -> tuple[Dim, ...] | None:
     if tuple(found) == result.axes:
         return None
     return (*(Dim((axis,)) for axis in batch), *(Dim(tuple(side)) for side in sides))
-
-
-def _stages(operands: Operands, expr: Expr) -> set[str]:
-    """Return the reductions that an expression reads, by pointwise definitions too."""
-    found, todo, seen = set[str](), [expr], set[str]()
-    while todo:
-        for node in walk.nodes(todo.pop()):
-            if not isinstance(node, Ref) or node.name in seen:
-                continue
-            seen.add(node.name)
-            body = operands.pointwise(node.name)
-            if body is None:
-                found.add(node.name)
-            else:
-                todo.append(body)
-    return found

@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from redlang.codegen.cuda.elements import Unit, emit_unit
-from redlang.codegen.cuda.folds import BYTES, Folding, folding
+from redlang.codegen.cuda.folds import BYTES, Folding, folding, summed_in
 from redlang.codegen.cuda.frame import Value
 from redlang.codegen.cuda.kernel_text import Classes, KernelText
 from redlang.codegen.cuda.merging import SegmentUnit, take_apart
 from redlang.codegen.cuda.values import Operands
 from redlang.errors import InternalError
+from redlang.ir.build import Builder
 from redlang.ir.loops import Combine, Compute, Fold, GridAxis, Kernel, Loop, Loops, Statement, Store
 from redlang.ir.program import Apply, Cast, Expr, Literal, Ref, Size
 from redlang.ir.types import BOOL, I64, Type
@@ -89,6 +90,7 @@ class _ClassUnit(SegmentUnit):
     ) -> None:
         super().__init__(loops, sweep, merge, plan, classes, across_blocks=True)
         self.by = by
+        self.builder = Builder(self.frame.order)
         self.tile = next(grid.tile for grid in sweep.grid if grid.axis == by.axis)
         self.swept = tuple(axis for axis in plan.strips)
         self.places: dict[str, _Places] = {}
@@ -126,7 +128,7 @@ class _ClassUnit(SegmentUnit):
         frame = self.frame
         how = folding(fold.op, fold.types, fold.values[0].type.dtype)
         if self.by.wide and fold.op == "sum" and how.codes == ("f32",):
-            how = _in_f64(how)
+            how = summed_in(how, "f64")
         axes = frame.tile_axes(fold.types[0].axes)
         size = BYTES[how.codes[0]] * frame.size(axes)
         start = frame.shared_bytes
@@ -174,10 +176,8 @@ class _ClassUnit(SegmentUnit):
         if found is None:
             raise InternalError(f"{statement.names[0]} has no class along {self.by.axis}")
         class_, tests = found
-        rest = None
-        for test in tests:
-            rest = test if rest is None else _both(rest, test)
-        (values,) = self.folds.lifted(replace(statement, condition=rest), place.how)
+        rest = replace(statement, condition=self.builder.conjunction(tests))
+        (values,) = self.folds.lifted(rest, place.how)
         rows = frame.tile_axes(statement.over)
         values = self._spread_to(values, frame.tile_axes((*rows, *place.axes)))
         at, shown = (
@@ -207,9 +207,8 @@ class _ClassUnit(SegmentUnit):
             ("lt", whole, Size(axis, Type(I64))),
         ):
             tests.append(Apply(op, (left, right), Type(BOOL, axes)))
-        inside = tests[0]
-        for test in tests[1:]:
-            inside = _both(inside, test)
+        inside = self.builder.conjunction(tests)
+        assert inside is not None
         held = Apply("where", (inside, local, _number(0)), Type(I64, axes))
         step = _number(place.size * self.plan.threads)
         return Apply("mul", (held, step), Type(I64, axes)), inside
@@ -315,18 +314,3 @@ _TRUE = Literal(True, Type(BOOL))
 
 def _number(value: int) -> Literal:
     return Literal(value, Type(I64))
-
-
-def _both(one: Expr, other: Expr) -> Apply:
-    axes = tuple(dict.fromkeys((*one.type.axes, *other.type.axes)))
-    return Apply("and", (one, other), Type(BOOL, axes))
-
-
-def _in_f64(how: Folding) -> Folding:
-    return replace(
-        how,
-        codes=("f64",),
-        neutral=("f64(0.0)",),
-        lift=lambda value: ([], [f"to_f64({value})"]),
-        finish=lambda value: ([], [f"to_f32({value})"]),
-    )

@@ -7,7 +7,7 @@ element that takes no part becomes the neutral state.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from redlang.codegen.cuda.frame import CODES
 from redlang.codegen.cuda.values import constant
@@ -79,6 +79,19 @@ def folding(op: str, types: Sequence[Type], element: DType) -> Folding:
             return _count()
         case _:
             raise InternalError(f"no folding for {op!r} of {element}")
+
+
+def summed_in(how: Folding, code: str) -> Folding:
+    """Return a sum whose state is of another type: its terms become that, and its result back."""
+    (own,) = how.results
+    return replace(
+        how,
+        codes=(code,),
+        neutral=(f"{code}(0)",),
+        lift=lambda value: ([], [f"to_{code}({value})"]),
+        combine=lambda a, b: ([], [f"{a} + {b}"]),
+        finish=lambda value: ([], [f"to_{own}({value})"]),
+    )
 
 
 def side_by_side(members: Sequence[Folding]) -> Folding:

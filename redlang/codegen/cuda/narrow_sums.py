@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 
-from redlang.codegen.cuda.folds import Folding, folding
+from redlang.codegen.cuda.folds import Folding, folding, summed_in
 from redlang.codegen.cuda.frame import Frame
 from redlang.ir.loops import Fold
 from redlang.ir.program import Apply, Cast, Expr, Literal, Load
@@ -27,7 +27,7 @@ def plain_folding(frame: Frame, statement: Fold) -> Folding:
     terms = prod(frame.spread(axis).extent for axis in statement.over)
     if largest is None or largest * (terms if statement.op == "sum" else 1) >= LARGEST:
         return how
-    return _in_sums(how) if statement.op == "sum" else _in_extremes(how, statement.op)
+    return summed_in(how, "i32") if statement.op == "sum" else _in_extremes(how, statement.op)
 
 
 def magnitude(frame: Frame, expr: Expr) -> int | None:
@@ -63,17 +63,6 @@ def _both(frame: Frame, exprs: Sequence[Expr], bound: Callable[[list[int]], int]
     found = [magnitude(frame, expr) for expr in exprs]
     known = [each for each in found if each is not None]
     return bound(known) if len(known) == len(found) else None
-
-
-def _in_sums(how: Folding) -> Folding:
-    return replace(
-        how,
-        codes=("i32",),
-        neutral=("i32(0)",),
-        lift=lambda value: ([], [f"to_i32({value})"]),
-        combine=lambda a, b: ([], [f"{a} + {b}"]),
-        finish=lambda value: ([], [f"to_i64({value})"]),
-    )
 
 
 def _in_extremes(how: Folding, op: str) -> Folding:

@@ -88,11 +88,11 @@ def _short_tanh_f32(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     raised = extreme_value(builder, "max", x, minus, signed=True)
     x = extreme_value(builder, "min", raised, end, signed=True)
     z = builder.fmul(x, x)
-    above, below = (_polynomial(builder, z, parts) for parts in (_TANH_ABOVE, _TANH_BELOW))
+    above, below = (polynomial(builder, z, parts) for parts in (_TANH_ABOVE, _TANH_BELOW))
     return builder.fmul(builder.fmul(x, above), near_reciprocal(builder, below))
 
 
-def _polynomial(builder: ir.IRBuilder, z: ir.Value, parts: Sequence[float]) -> ir.Value:
+def polynomial(builder: ir.IRBuilder, z: ir.Value, parts: Sequence[float]) -> ir.Value:
     """Return the sum of parts[i] z^i."""
     *rest, last = parts
     total: ir.Value = ir.Constant(F32, last)

@@ -12,6 +12,7 @@ import struct
 from llvmlite import ir
 
 from redlang.targets.kinds import F32, I32
+from redlang.targets.ptx.elementary import polynomial
 from redlang.targets.ptx.inline import asm, i32
 from redlang.targets.turns import two_over_pi
 
@@ -54,20 +55,12 @@ def _circle(builder: ir.IRBuilder, bits: ir.Value, quarter: int) -> ir.Value:
     n, t = _reduced(builder, bits)
     n = builder.add(n, i32(quarter))
     z = builder.fmul(t, t)
-    sine = builder.fma(_polynomial(builder, z, _SIN), builder.fmul(z, t), t)
-    cosine = builder.fma(_polynomial(builder, z, (-0.5, *_COS)), z, _f32(1.0))
+    sine = builder.fma(polynomial(builder, z, _SIN), builder.fmul(z, t), t)
+    cosine = builder.fma(polynomial(builder, z, (-0.5, *_COS)), z, _f32(1.0))
     odd = builder.trunc(n, ir.IntType(1))
     found = builder.bitcast(builder.select(odd, cosine, sine), I32)
     sign = builder.shl(builder.and_(n, i32(2)), i32(30))
     return builder.bitcast(builder.xor(found, sign), F32)
-
-
-def _polynomial(builder: ir.IRBuilder, z: ir.Value, parts: tuple[float, ...]) -> ir.Value:
-    *rest, last = parts
-    total: ir.Value = _f32(last)
-    for part in reversed(rest):
-        total = builder.fma(total, z, _f32(part))
-    return total
 
 
 def _reduced(builder: ir.IRBuilder, bits: ir.Value) -> tuple[ir.Value, ir.Value]:
