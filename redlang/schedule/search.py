@@ -86,7 +86,7 @@ def shape_class(
     exact = {
         axis
         for axis, extent in extents.items()
-        if axis in fixed or (axis in whole and 0 < extent <= SHORT)
+        if extent and (axis in fixed or (axis in whole and extent <= SHORT))
     }
     classed = {
         axis: extent if axis in exact else _row(extent, small) if axis in inside else _count(extent)
@@ -113,9 +113,9 @@ def _row(extent: int, small: bool) -> int:
 
 
 def _count(extent: int) -> int:
-    """Round a number of units up, four classes an octave."""
+    """Round a number of units up, four classes an octave; none is planned like one."""
     if extent <= 8:
-        return extent
+        return max(1, extent)
     step = (1 << (extent - 1).bit_length() - 1) // 4
     return -(-extent // step) * step
 

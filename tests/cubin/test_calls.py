@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from math import prod
 
 import numpy as np
 import pytest
@@ -48,6 +49,41 @@ def test_the_corpus_runs(name, gpu, rng):
     for a, b in zip(found, expected, strict=True):
         close(a, b)
     assert gpu.launches
+
+
+BARREN = {
+    "blocks": 'def f(x: "r (b l=8)") -> ("f16[r (b l)]", "f32[r b]"):\n'
+    "    t = maximum(max[l](abs(x)), 1e-30)\n    return f16(x / t), t",
+    "rows": 'def f(x: "r b") -> ("r b", "r"):\n    return x - mean[b](x), max[b](x)',
+    "columns": 'def f(x: "b r") -> "b r":\n    p = exp(x - max[b](x))\n    return p / sum[b](p)',
+    "classes": 'def f(x: "b", y: "i64[b]", z: "r") -> "r":\n'
+    "    return sum[b](where(y[b] == r, x, 0)) + z",
+    "products": 'def f(x: "r b", w: "b n=3") -> "r n":\n    return sum[b](x * w)',
+    "nothing": 'def f(x: "r b", y: "b n=0") -> ("r", "r"):\n    u = sum[b](x)\n'
+    "    return u, u + sum[b, n](y)",
+}
+
+
+@pytest.mark.parametrize("name", BARREN)
+@pytest.mark.parametrize("empty", ["r", "b", "r b"])
+def test_axes_may_have_no_elements(name, empty, gpu, rng):
+    kernel = redlang.compile(BARREN[name])
+    extents = {a: 0 if a in empty else 5 for a in "rb"}
+    arguments = []
+    for parameter in kernel.machine.caller.declared.parameters:
+        sizes = [
+            prod(axis.extent if axis.extent is not None else extents[axis.name] for axis in d.axes)
+            for d in parameter.annotation.dims
+        ]
+        made = rng.integers(0, 5, sizes) if parameter.name == "y" and len(sizes) == 1 else None
+        arguments.append(rng.standard_normal(sizes).astype(np.float32) if made is None else made)
+    found, expected = (
+        r if isinstance(r, tuple) else (r,)
+        for r in (kernel(*arguments), kernel.reference(*arguments))
+    )
+    for a, b in zip(found, expected, strict=True):
+        assert a.shape == b.shape
+        close(a, b, 1e-3)
 
 
 TURNED = 'def f(x: "m n", g: "n", y: "n m") -> "f32[n m]":\n    return f32(x) * g + y'
