@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from redlang.codegen.arguments import Extent
 from redlang.codegen.cuda import posting
 from redlang.codegen.cuda.elements import Unit
-from redlang.codegen.cuda.folds import warp_bytes
+from redlang.codegen.cuda.folds import BYTES, apart
 from redlang.codegen.cuda.frame import Value
 from redlang.codegen.cuda.kernel_text import Classes, Counters, KernelText
 from redlang.codegen.cuda.reducing import WARP_BITS
@@ -362,9 +362,10 @@ class SegmentUnit(Unit):
         places = {}
         for name, value in self._states():
             count = frame.size(value.axes)
-            size = warp_bytes([value.code], 1, count)
-            offset = self._reserve(size * peers << len(rest))
-            group = f"i64({frame.thread_bits(rest)}) * {size * peers}" if rest else "i64(0)"
+            size = -(-BYTES[value.code] * count // 16) * 16
+            region = apart(size * peers) if rest else size * peers
+            offset = self._reserve(region << len(rest))
+            group = f"i64({frame.thread_bits(rest)}) * {region}" if rest else "i64(0)"
             base = f"{offset} + {group}"
             kind = f'"{value.code}", {count}'
             put = frame.module.declare(f"put_{value.code}", f"t.shared_store({kind})")

@@ -175,8 +175,11 @@ def warps_rows(codes: Sequence[str], count: int, peers: int) -> dict[tuple[int, 
 
 
 def warps_bytes(codes: Sequence[str], count: int, peers: int) -> int:
-    """Return the shared bytes that `warps` takes for one group of threads, a multiple of 16."""
-    return -(-sum(BYTES[code] for code in codes) * count * peers // 16) * 16
+    """Return the shared bytes that `warps` takes for one group of threads.
+
+    It is an odd number of 16 bytes, so that neighbouring groups do not meet in banks.
+    """
+    return -(-sum(BYTES[code] for code in codes) * count * peers // 16) * 16 | 16
 
 
 def shared_address(builder: ir.IRBuilder, offset: int) -> ir.Value:
