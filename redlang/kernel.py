@@ -122,7 +122,7 @@ class Kernel(_Defined):
         """
         try:
             caller = self._caller or self._start().caller
-            return caller.call(*args, **keywords)
+            return caller.call(*args, **keywords) if keywords else caller.call(*args)
         except RedlangError as error:
             raise briefly(error) from error.__cause__
         except TypeError as error:

@@ -158,6 +158,15 @@ def test_a_warm_kernel_still_checks_shapes():
         scaled(X[None], X[0])
 
 
+def test_a_number_that_makes_an_extent_is_looked_at_with_the_shapes(monkeypatch):
+    monkeypatch.setattr("redlang.runtime.launcher.KEPT_SHAPES", 2)
+    spread = redlang.compile('def f(x: "m", k: int) -> "n m":\n    n = axis(k)\n    return n + x\n')
+    for count in (2, 3, 4, 2, 0):
+        np.testing.assert_array_equal(spread(X[0], count), np.arange(count)[:, None] + X[0])
+    with pytest.raises(redlang.ArgumentError, match="k"):
+        spread(X[0], -1)
+
+
 def test_a_device_without_a_backend_says_so():
     with pytest.raises(redlang.BackendError, match="no backend for arrays on meta"):
         energy(torch.ones(2, 2, device="meta"))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from redlang.runtime.cuda_code import CudaCode
     from redlang.schedule.search import Choice, Ranked
 
-KEPT_CALLS = 4096
-"""Sets of extents, strides and alignments whose runs one launcher remembers."""
+KEPT_LAYOUTS = 64
+"""Sets of strides and alignments whose runs one launcher remembers for extents."""
 
 
 @dataclass(slots=True, eq=False)
@@ -81,8 +82,9 @@ class CudaCompiled:
         self._find = caller.code_for
         library = stored[0].library
         stream, names = stream_text(library, self.number)
-        launch.names |= names | {"runs": caller, "find_run": caller.find}
-        parts = [launch.extents.known[axis.name] for axis in launch.program.axes]
+        launch.names |= names | {"runs_of": caller.runs_of}
+        runs = launch.constant("runs_of(extents)")
+        parts = []
         for x in stored:
             if not x.contiguous and x.dims:
                 strides = [f"t{x.variable}_{i}" for i in range(len(x.dims))]
@@ -94,29 +96,27 @@ class CudaCompiled:
             f"low = ({' | '.join(addresses)}) & 15",
             "if low:",
             f"    low = ({''.join(f'{a} & 15, ' for a in addresses)})",
-            f"key = ({', '.join([*parts, 'low'])},)",
-            "run = runs.get(key)",
+            f"key = {', '.join([*parts, 'low'])}",
+            f"run = {runs}.get(key)",
             "if run is None:",
-            f"    run = find_run(key, {stream})",
+            f"    run = {runs}.find(key, {stream})",
         ]
         arguments = [stream, *addresses, *launch.scalars.values()]
         launch.lines.append(f"run({', '.join(arguments)})")
 
 
-class _Calls(OrderedDict[tuple[Any, ...], Run]):
-    """Runs of one launcher by extents, strides and alignment."""
+class _Runs(OrderedDict[object, Run]):
+    """Runs for some extents by strides and alignment: `low`, or a tuple that ends with it.
 
-    def __init__(self, backend: CudaCompiled, launch: Launch, stored: Sequence[Stored]) -> None:
+    `low` holds the lowest bits of each address, or is 0 where those are all 0.
+    """
+
+    def __init__(self, calls: _Calls, extents: tuple[int, ...]) -> None:
         super().__init__()
-        self._backend = backend
-        self._program: Program = launch.program
-        self._axes = [axis.name for axis in launch.program.axes]
-        self._stored = tuple(stored)
-        self._scalars = tuple(launch.scalars)
-        self._device = launch.device
-        self._pointed = {name: dtype.name for name, dtype in launch.pointed.items()}
+        self._calls = calls
+        self._extents = extents
 
-    def find(self, key: tuple[Any, ...], stream: int) -> Run:
+    def find(self, key: object, stream: int) -> Run:
         """Return the run for a key not seen before.
 
         Raises:
@@ -125,12 +125,29 @@ class _Calls(OrderedDict[tuple[Any, ...], Run]):
         with BUILDING:
             run = self.get(key)
             if run is None:
-                extents, arrays = self._read(key)
-                run = self._make(key, extents, arrays, stream)
-                while len(self) >= KEPT_CALLS:
+                extents, arrays = self._calls.read(self._extents, key)
+                run = self._calls.make(extents, arrays, stream, partial(self.__setitem__, key))
+                while len(self) >= KEPT_LAYOUTS:
                     self.popitem(last=False)
                 self[key] = run
             return run
+
+
+class _Calls:
+    """Makes the runs of one launcher."""
+
+    def __init__(self, backend: CudaCompiled, launch: Launch, stored: Sequence[Stored]) -> None:
+        self._backend = backend
+        self._program: Program = launch.program
+        self._axes = [axis.name for axis in launch.program.axes]
+        self._stored = tuple(stored)
+        self._scalars = tuple(launch.scalars)
+        self._device = launch.device
+        self._pointed = {name: dtype.name for name, dtype in launch.pointed.items()}
+
+    def runs_of(self, extents: tuple[int, ...]) -> _Runs:
+        """Return where runs for some extents are found."""
+        return _Runs(self, extents)
 
     def code_for(self, extents: Mapping[str, int]) -> CudaCode:
         """Return code for row-major, aligned arrays of these extents."""
@@ -138,17 +155,18 @@ class _Calls(OrderedDict[tuple[Any, ...], Run]):
         arrays = Arrays(strides, dict.fromkeys(strides, 0), self._pointed)
         return self._backend.finder.compiler.find(extents, arrays)
 
-    def _read(self, key: tuple[Any, ...]) -> tuple[dict[str, int], Arrays]:
-        """Return what a key says."""
-        *numbers, low = key
-        extents = dict(zip(self._axes, numbers, strict=False))
-        given = iter(numbers[len(self._axes) :])
+    def read(self, numbers: tuple[int, ...], key: object) -> tuple[dict[str, int], Arrays]:
+        """Return what extents and a key of `_Runs` say."""
+        extents = dict(zip(self._axes, numbers, strict=True))
+        strided = any(x.dims and not x.contiguous for x in self._stored)
+        *given, low = key if strided and isinstance(key, tuple) else (key,)
+        steps_given = iter(given)
         strides = {}
         for x in self._stored:
             if x.contiguous or not x.dims:
                 strides[x.name] = row_major(x, extents)
                 continue
-            steps = [next(given) for _ in x.dims]
+            steps = [next(steps_given) for _ in x.dims]
             size = x.dtype.bytes if x.library.strides_in_bytes else 1
             strides[x.name] = dict(
                 pair
@@ -159,9 +177,14 @@ class _Calls(OrderedDict[tuple[Any, ...], Run]):
         addresses = {x.name: offset for x, offset in zip(self._stored, lows, strict=True)}
         return extents, Arrays(strides, addresses, self._pointed)
 
-    def _make(
-        self, key: tuple[Any, ...], extents: Mapping[str, int], arrays: Arrays, stream: int
+    def make(
+        self,
+        extents: Mapping[str, int],
+        arrays: Arrays,
+        stream: int,
+        replace: Callable[[Run], None],
     ) -> Run:
+        """Return a run; `replace` puts another one in its place."""
         finder = self._backend.finder
         words = [*(f"{x.name} {x.dtype.name}" for x in self._stored), *self._scalars]
         recalled = finder.recall(extents, arrays, words)
@@ -177,9 +200,11 @@ class _Calls(OrderedDict[tuple[Any, ...], Run]):
         choice, known = compiler.classify(extents, arrays)
         if choice.measured or all(len(options) < 2 for options in choice.ranked):
             return run
-        return self._on_trial(key, run, choice, known)
+        return self._on_trial(run, choice, known, replace)
 
-    def _on_trial(self, key: tuple[Any, ...], first: Run, choice: Choice, known: Known) -> Run:
+    def _on_trial(
+        self, first: Run, choice: Choice, known: Known, replace: Callable[[Run], None]
+    ) -> Run:
         """Return a run that measures plans at its first call, and gives way to the best."""
         from redlang.runtime import cuda_tuning  # noqa: PLC0415  (only where plans are measured)
 
@@ -209,7 +234,8 @@ class _Calls(OrderedDict[tuple[Any, ...], Run]):
                 with cuda_tuning.stopwatch(driver, number, stream, place, arguments) as time_of:
                     record = cuda_tuning.measure(name, choice, make, time_of)
                 cuda_tuning.RECORDS.set(compiler.record_key(choice), record)
-                run = self[key] = run_of(compiler.find(known.extents, known.arrays))
+                run = run_of(compiler.find(known.extents, known.arrays))
+                replace(run)
             run(stream, *arguments)
 
         return trial

@@ -124,7 +124,7 @@ def bind(
     names |= {name: map_maker(driver, shape) for name, shape in course.maps.items()}
     lines: list[str] = []
     if course.space_bytes:
-        placed = {"shape": f"({course.space_bytes},)"}
+        placed = {"shape": f"({course.space_bytes},)", "steps": "(1,)"}
         for key, value in library.empty_names(U8, device).items():
             placed[key] = f"space_{key}"
             names[placed[key]] = value

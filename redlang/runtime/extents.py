@@ -51,6 +51,8 @@ class ExtentText:
         }
         self._names: dict[str, str] = {}
         self.lines: list[str] = []
+        self.read: set[str] = set()
+        """Text of the scalars that extents are made of."""
 
     def bind(self, shapes: Mapping[str, str]) -> list[str]:
         """Return the lines; `shapes` gives the text of each array's shape."""
@@ -93,6 +95,11 @@ class ExtentText:
     def extents(self) -> str:
         """Return a tuple of all extents, in the order of the program's axes, as text."""
         return f"({''.join(f'{self.known[axis.name]}, ' for axis in self.program.axes)})"
+
+    @property
+    def variables(self) -> list[str]:
+        """The variables that hold extents."""
+        return list(self._names.values())
 
     def _variable(self, axis: str) -> str:
         if axis not in self._names:
@@ -153,6 +160,7 @@ class ExtentText:
             case Size(axis):
                 return self.known[axis]
             case Scalar(name):
+                self.read.add(self.scalars[name])
                 return self.scalars[name]
             case Cast(operand):
                 return self._text(operand)

@@ -1,26 +1,32 @@
 """What a call does once its kind is known: test shapes, make results, run, return them.
 
 A launcher is a function made as text for one specialisation, in which element types, libraries,
-layouts and devices are settled and only extents, addresses, strides and scalars are open. What
+layouts and devices are settled and only extents, addresses, strides and scalars are open. Whether
+shapes fit, and all that follows from them alone, is found out once: a warm call looks it up. What
 runs between making the results and returning them is a backend's affair: it adds its own lines.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from types import FunctionType
-from typing import Protocol
+from typing import Any, Protocol
 
 from redlang.ir.program import ArrayParam, Dim, Program, Result, ScalarParam
 from redlang.ir.types import DType
 from redlang.runtime import extents
 from redlang.runtime.arguments import Argument
 from redlang.runtime.call import Call, Latest
+from redlang.runtime.dlpack import row_major
 from redlang.runtime.extents import MISFIT, ExtentText
 from redlang.runtime.interop import NUMPY, TORCH
 from redlang.runtime.memory import AnyArray, Library, layout_class
 from redlang.values import dataclass
+
+KEPT_SHAPES = 4096
+"""Sets of shapes that fit which one launcher remembers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +72,8 @@ class Launch:
         device: Where all arrays are.
         pointed: Scalars whose text is an address, with the element types found there.
         names: What the text refers to.
-        lines: The text.
+        constants: Text of what follows from the extents alone, by the variable that holds it.
+        lines: The text of what comes after the look at the shapes.
     """
 
     program: Program
@@ -77,7 +84,15 @@ class Launch:
     device: str
     pointed: Mapping[str, DType] = field(default_factory=dict)
     names: dict[str, object] = field(default_factory=dict)
+    constants: dict[str, str] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
+
+    def constant(self, text: str) -> str:
+        """Return the variable of what `text` makes of the extents; a warm call looks it up."""
+        same = (name for name, known in self.constants.items() if known == text)
+        name = next(same, f"k{len(self.constants)}")
+        self.constants[name] = text
+        return name
 
     def length(self, x: Stored, dim: Dim) -> str:
         """Return the text of a dimension's extent in memory."""
@@ -145,24 +160,55 @@ def make_launcher(site: Site, backend: Backend) -> tuple[FunctionType, str]:
         site.pointed,
         dict(extents.NAMES),
     )
-    shapes = [f"s{x.variable} = {x.variable}.shape" for x in inputs]
-    if any(x.library.name == "torch" for x in inputs):
-        # A nested tensor has none.
-        shapes = ["try:", *(f"    {line}" for line in shapes), "except RuntimeError:"]
-        shapes.append(f"    {MISFIT}")
-    launch.lines += shapes
-    launch.lines += _scalar_lines(program, variables, site.types)
-    launch.lines += launch.extents.bind({x.name: f"s{x.variable}" for x in inputs})
+    fitting = launch.extents.bind({x.name: f"s{x.variable}" for x in inputs})
     launch.lines += _results(launch, bool(kind.results))
-    launch.lines += [
-        f"extents = {launch.extents.extents()}",
-        "latest.noted = program, device, extents, layout",
-    ]
+    launch.lines.append("latest.noted = noted")
     launch.names["layout"] = {}
     backend.emit(launch)
     launch.lines += _handed_out(launch, bool(kind.results))
     launch.lines.append(f"return {_tuple([x.variable for x in outputs], single=False)}")
+    scalar_lines = _scalar_lines(program, variables, site.types)
+    launch.lines = [*_look(launch, scalar_lines, fitting), *launch.lines]
     return _assemble(launch, list(variables.values()), site)
+
+
+class Fits(dict[object, tuple[Any, ...]]):
+    """What follows from shapes that fit; `get` is all that a warm call does."""
+
+    def keep(self, shapes: object, fit: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Remember `fit` and return it."""
+        # No lock: a fork could leave it held, and two threads find the same.
+        while len(self) >= KEPT_SHAPES:
+            with contextlib.suppress(KeyError, RuntimeError, StopIteration):
+                del self[next(iter(self))]
+        self[shapes] = fit
+        return fit
+
+
+def _look(launch: Launch, scalar_lines: Sequence[str], fitting: Sequence[str]) -> list[str]:
+    """Return the lines that look at the shapes, of which `fitting` tests those not seen before."""
+    own = [f"s{x.variable}" for x in launch.inputs]
+    shapes = _tuple([f"{x.variable}.shape" for x in launch.inputs], single=False)
+    look = [f"shapes = {shapes}"]
+    if any(x.library.name == "torch" for x in launch.inputs):
+        # A nested tensor has none.
+        look = ["try:", f"    {look[0]}", "except RuntimeError:", f"    {MISFIT}"]
+    read = sorted(launch.extents.read)
+    key = _tuple(["shapes", *read], single=False)
+    found = ["extents", "noted", *launch.extents.variables, *launch.constants]
+    first = [f"{_tuple(own, single=False)} = shapes"] if own else []
+    return [
+        *look,
+        *scalar_lines,
+        f"fit = fits.get({key})",
+        "if fit is None:",
+        *(f"    {line}" for line in (*first, *fitting)),
+        f"    extents = {launch.extents.extents()}",
+        "    noted = program, device, extents, layout",
+        *(f"    {name} = {text}" for name, text in launch.constants.items()),
+        f"    fit = fits.keep({key}, {_tuple(found)})",
+        f"{_tuple(found)} = fit",
+    ]
 
 
 def _stored(
@@ -219,7 +265,7 @@ def _results(launch: Launch, given: bool) -> list[str]:
     if given:
         lines.append(f"{_tuple(asked, single=False)} = out")
     for x, name in zip(launch.outputs, asked, strict=True):
-        shape = _tuple([launch.extents.size(dim) for dim in x.dims])
+        shape = launch.constant(_tuple([launch.extents.size(dim) for dim in x.dims]))
         if given:
             lines += [f"if {name}.shape != {shape}:", f"    {MISFIT}"]
         lines.append(f"{x.variable} = {name if given and not x.padded else _empty(launch, x)}")
@@ -228,7 +274,7 @@ def _results(launch: Launch, given: bool) -> list[str]:
     if given:
         test = " or ".join(_overlap_tests(launch))
         inputs = _tuple([x.variable for x in launch.inputs])
-        call = f"guard({inputs}, {_tuple(asked)}, {launch.extents.extents()})"
+        call = f"guard({inputs}, {_tuple(asked)}, extents)"
         lines += [f"if {test}:", f"    {call}"] if test else [call]
     return lines
 
@@ -249,23 +295,14 @@ def _addresses(stored: Sequence[Stored]) -> list[str]:
 
 def _empty(launch: Launch, x: Stored) -> str:
     """Return the text of a new array, with room for whole groups if it is padded."""
-    placed = {"shape": _tuple([launch.length(x, dim) for dim in x.dims])}
+    shape = launch.constant(_tuple([launch.length(x, dim) for dim in x.dims]))
+    placed = {"shape": shape}
+    if "{steps}" in x.library.empty_text:
+        placed["steps"] = launch.constant(f"row_major({shape})")
     for key, value in x.library.empty_names(x.dtype, launch.device).items():
         placed[key] = f"{x.variable}_{key}"
         launch.names[placed[key]] = value
-    model = next((a for a in launch.inputs if _is_alike(a, x)), None)
-    if model is not None and x.library.like_text:
-        return x.library.like_text.format_map({**placed, "array": model.variable})
     return x.library.empty_text.format_map(placed)
-
-
-def _is_alike(array: Stored, result: Stored) -> bool:
-    """Tell whether a new array like `array` is one for `result`."""
-    return (
-        array.contiguous
-        and array.library is result.library
-        and (array.dims, array.dtype, array.padded) == (result.dims, result.dtype, result.padded)
-    )
 
 
 def _handed_out(launch: Launch, given: bool) -> list[str]:
@@ -314,6 +351,8 @@ def _assemble(launch: Launch, parameters: list[str], site: Site) -> tuple[Functi
     source = "\n".join(lines) + "\n"
     namespace = {
         **launch.names,
+        "fits": Fits(),
+        "row_major": row_major,
         "misfit": site.misfit,
         "guard": site.guard,
         "latest": site.latest,

@@ -89,10 +89,9 @@ class Library:
         to_numpy: The elements as a NumPy array: the same memory, or a copy from another device.
         address_text, strides_text: Python text, with `{}` for the array, of its address and of
             its strides; `stride_unit` says whether those count bytes.
-        empty_text: Python text, with fields in braces, of a new array of `{shape}`.
+        empty_text: Python text, with fields in braces, of a new array of `{shape}`, whose row-major
+            strides in elements are `{steps}`: both are tuples.
         empty_names: The values of the other fields for an element type and device.
-        like_text: Python text, with `{like}` for an array, of a new one of its shape, type and
-            device, where that is quicker than `empty_text`; else empty.
     """
 
     name: str
@@ -105,7 +104,6 @@ class Library:
     strides_in_bytes: bool
     empty_text: str
     empty_names: Callable[[DType, str], dict[str, object]]
-    like_text: str = ""
 
 
 def layout_class(shape: tuple[int, ...], strides: tuple[int, ...], unit: int) -> int:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import redlang
+from redlang.frontend.syntax import ArrayAnnotation
 from redlang.schedule.device import DEFAULT_DEVICE
 from tests.cubin.device import compiling, simulated
 from tests.kernels import CORPUS, _Monoid
@@ -71,6 +72,7 @@ def test_axes_may_have_no_elements(name, empty, gpu, rng):
     extents = {a: 0 if a in empty else 5 for a in "rb"}
     arguments = []
     for parameter in kernel.machine.caller.declared.parameters:
+        assert isinstance(parameter.annotation, ArrayAnnotation)
         sizes = [
             prod(axis.extent if axis.extent is not None else extents[axis.name] for axis in d.axes)
             for d in parameter.annotation.dims

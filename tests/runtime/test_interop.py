@@ -185,6 +185,31 @@ def test_libraries_are_not_loaded_for_their_own_sake():
 TOTAL = redlang.compile('def total(x: "m n") -> "m": return sum[n](x)')
 
 
+@pytest.mark.parametrize("current", [1, 0, None])
+def test_new_tensors_are_made_where_the_arrays_are(current, monkeypatch):
+    made = []
+
+    def strided(shape, steps, dtype):
+        made.append((shape, steps))
+        return torch.empty_strided(shape, steps, dtype=dtype)
+
+    guards = torch._C._dynamo.guards
+    if current is None:
+        monkeypatch.delattr(guards, "_empty_strided_cuda")
+    else:
+        monkeypatch.setattr(guards, "_empty_strided_cuda", strided)
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: current, raising=False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch, "empty", lambda **options: options["device"])
+    make = interop._maker_torch("cuda:1")
+    found = make((3, 4), (4, 1), torch.float16)
+    if current == 1:
+        assert made == [((3, 4), (4, 1))]
+        assert found.dtype is torch.float16
+    else:
+        assert (made, found) == ([], torch.device("cuda:1"))
+
+
 def fake():
     with torch._subclasses.fake_tensor.FakeTensorMode():
         return torch.ones(3, 2)
