@@ -103,31 +103,42 @@ class LibraryFunction:
         out: object,
         options: dict[str, object],
     ) -> object:
-        values = self._bind(args, options)
-        positions = (axis,) if type(axis) is int else self._positions(axis, values)
+        names, literals = self._names, self.literals
+        named: Iterable[tuple[str, object]] = zip(names, args, strict=False)
+        if options or len(args) > len(names):
+            named = self._bind(args, options)
+        values: dict[str, Any] = {}
+        fixed: dict[str, Any] = {}
         shapes: dict[str, Sequence[int]] = {}
-        kind: list[object] = [positions]
-        for name, value in values.items():
+        kind: list[object] = []
+        for name, value in named:
+            if value is None:
+                continue
             kind.append(name)
-            if name in self.literals:
-                kind += type(value), value
-            elif shape := getattr(value, "shape", ()):
+            if name in literals:
+                fixed[name] = number = self._number(name, value)
+                kind += type(number), number
+                continue
+            values[name] = value
+            shape = getattr(value, "shape", ())
+            if shape:
                 shapes[name] = shape
                 kind += len(shape), value.dtype
+        positions = (axis,) if type(axis) is int else self._positions(axis, values)
         shares = self.shared and self._shares(shapes)
-        key = (*kind, shares)
+        key = (*kind, positions, shares)
         kernel = self._ready.get(key)
         if kernel is None:
-            kernel = self._prepare(values, shapes, positions, shares)
+            kernel = self._prepare(values, fixed, shapes, positions, shares)
             if len(self._ready) >= KEPT_KINDS:
                 self._ready.clear()
             self._ready[key] = kernel
-        if self.literals:
-            values = {name: value for name, value in values.items() if name not in self.literals}
         return kernel(**values) if out is None else kernel(**values, out=out)
 
-    def _bind(self, args: tuple[object, ...], options: dict[str, object]) -> dict[str, Any]:
-        """Return the arguments by name, without those that are None."""
+    def _bind(
+        self, args: tuple[object, ...], options: dict[str, object]
+    ) -> Iterable[tuple[str, object]]:
+        """Return the arguments by name."""
         names = self._names
         if len(args) > len(names):
             raise ArgumentError(
@@ -135,24 +146,24 @@ class LibraryFunction:
                 f"{len(args)} are given",
                 hint=f"axis and out are given by name: {self._usage}",
             )
-        values: dict[str, Any] = dict(zip(names, args, strict=False))
+        named = dict(zip(names, args, strict=False))
         for name, value in options.items():
-            if name not in names or name in values:
-                fault = "is given twice" if name in values else "is no parameter"
+            if name not in names or name in named:
+                fault = "is given twice" if name in named else "is no parameter"
                 raise ArgumentError(f"{name} {fault} of {self.__name__}", hint=self._instead(name))
-            values[name] = value
-        for name in self.literals:
-            value = values.get(name)
-            if value is None:
-                continue
-            if type(value) not in PLAIN and getattr(value, "shape", None) == ():
-                # A number of NumPy, or an array that holds one.
-                values[name] = value = value.item()
-            if not isinstance(value, numbers.Real):
-                raise ArgumentError(f"{name} of {self.__name__} is {value!r}, not a number")
-            if name in self.integers:
-                self._check_integer(name, value)
-        return {name: value for name, value in values.items() if value is not None}
+            named[name] = value
+        return named.items()
+
+    def _number(self, name: str, value: Any) -> object:
+        """Return the value of a parameter that becomes part of the kernel's text."""
+        if type(value) not in PLAIN and getattr(value, "shape", None) == ():
+            # A number of NumPy, or an array that holds one.
+            value = value.item()
+        if not isinstance(value, numbers.Real):
+            raise ArgumentError(f"{name} of {self.__name__} is {value!r}, not a number")
+        if name in self.integers:
+            self._check_integer(name, value)
+        return value
 
     def _instead(self, option: str) -> str:
         """Return how the library says what an option of NumPy's or torch's functions does."""
@@ -201,11 +212,12 @@ class LibraryFunction:
     def _prepare(
         self,
         values: dict[str, Any],
+        fixed: dict[str, Any],
         shapes: dict[str, Sequence[int]],
         positions: tuple[int, ...],
         shares: bool,
     ) -> Kernel:
-        """Return the kernel for calls of this kind."""
+        """Return the kernel for calls of this kind; `fixed` are the literals."""
         leader = self._leader
         if leader not in shapes:
             listed = isinstance(values.get(leader), list | tuple)
@@ -230,8 +242,8 @@ class LibraryFunction:
             ndim,
             self._dimensions(ndim, positions, leader),
             # 1, 1.0 and True are equal, and not the same in a kernel.
-            tuple((name, type(v), v) for name, v in values.items() if name in self.literals),
-            tuple(n for n in values if n not in self.literals and n not in shapes),
+            tuple((name, type(v), v) for name, v in fixed.items()),
+            tuple(name for name in values if name not in shapes),
             any("float64" in str(values[name].dtype) for name in shapes),
             shares,
         )
