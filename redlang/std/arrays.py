@@ -8,7 +8,9 @@ options, compiled at first use. Inside a kernel the same object is the macro its
 from __future__ import annotations
 
 import functools
+import inspect
 import numbers
+import re
 import reprlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -16,14 +18,11 @@ from typing import Any
 from redlang.errors import ArgumentError, DTypeError, RedlangError
 from redlang.frontend.wording import counted
 from redlang.kernel import Function, Kernel, compile
+from redlang.std.layouts import Expansion, Layout, Length, disagreement
 
 PLAIN = (bool, int, float)
 KEPT_KINDS = 1024
 """Kinds of calls whose kernels a function remembers."""
-
-Layout = str
-"""Dimensions by name; `...` stands for any number of further ones. As the layout of a result,
-`wide[...]` is stored as f64 if an argument is, else as f32, and `i64[...]` as written."""
 
 
 class LibraryFunction:
@@ -62,6 +61,31 @@ class LibraryFunction:
         self._kernel = functools.lru_cache(maxsize=256)(self._build)
         self._ready: dict[tuple[object, ...], Kernel] = {}
 
+    @functools.cached_property
+    def __signature__(self) -> inspect.Signature:
+        """How it is called on arrays, for `help` and whatever else asks."""
+        defaults = self.macro.defaults
+        kind, named = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+        empty = inspect.Parameter.empty
+        parameters = [
+            inspect.Parameter(
+                name,
+                kind,
+                default=defaults.get(name, empty),
+                annotation=self.arguments.get(name, empty),
+            )
+            for name in self._names
+        ]
+        if self._width == 1:
+            parameters.append(inspect.Parameter("axis", named, default=-1))
+        parameters.append(inspect.Parameter("out", named, default=None))
+        results = self.results[0] if len(self.results) == 1 else self.results
+        return inspect.Signature(parameters, return_annotation=results)
+
+    def __get__(self, instance: object, owner: type | None = None) -> LibraryFunction:
+        """Return itself, like a static method: `help` shows the signature of what has this."""
+        return self
+
     def __redlang__(self) -> object:
         """Return what this name means inside a kernel: the macro."""
         return self.macro.__redlang__()
@@ -94,6 +118,8 @@ class LibraryFunction:
             # The text in which it has a place is the library's own, which nobody has written.
             for each in (error, *error.others):
                 each.source = each.span = None
+            if isinstance(error, ArgumentError):
+                self._reword(error, {**dict(zip(self._names, args, strict=False)), **options}, axis)
             raise
 
     def _call(
@@ -134,6 +160,41 @@ class LibraryFunction:
                 self._ready.clear()
             self._ready[key] = kernel
         return kernel(**values) if out is None else kernel(**values, out=out)
+
+    def _reword(self, error: ArgumentError, named: dict[str, object], axis: object) -> None:
+        """Say what is wrong with a call without the names that only the kernel's text has."""
+        problem, *lines = error.problem.split("\n")
+        whole = f"  std.{self.__name__}{self.__signature__}"
+        lines = [whole if line.startswith("  kernel ") else line for line in lines]
+        name, _, declared = error.hint.partition(" is declared with the axes ")
+        if declared and "..." in self.arguments.get(name, ""):
+            own = f"{name}: {self.arguments[name]!r}"
+            error.hint = f"in {own} the dots stand for what {self._leader} has in their place"
+        if re.search(r" along axis 'b\d+'", problem):
+            shapes = {n: v.shape for n, v in named.items() if n in self.arguments and _dims(v)}
+            ndim = _dims(named[self._leader])
+            positions = self._dimensions(ndim, self._positions(axis, named), self._leader)
+            expand = Expansion(self._named(self._leader), ndim, positions)
+            layouts = {name: expand(self.arguments[name]) for name in shapes}
+            if self.shared:
+                # The others agree among themselves, whatever the first array has.
+                layouts[self._leader] = layouts.pop(self._leader)
+            found = disagreement(layouts, shapes)
+            if found is not None:
+                problem, error.hint = self._unequal(*found, heads=expand.rest[-1])
+        error.problem = "\n".join([problem, *lines])
+
+    def _unequal(self, one: Length, other: Length, name: str, heads: str) -> tuple[str, str]:
+        """Return what is wrong with two lengths of one dimension, and what to do."""
+        where = f" in dimension {other.position}" if other.position != one.position else ""
+        problem = (
+            f"{one.array} has extent {one.extent} in dimension {one.position}, "
+            f"and {other.array} has {other.extent}{where}"
+        )
+        if self.shared and name == heads and one.array == self._leader:
+            mine, theirs = f"{one.extent} heads of {one.array}", f"{other.extent} of {other.array}"
+            return problem, f"the {mine} must be a multiple of the {theirs}"
+        return problem, f"{one.array} and {other.array} must be equally long there"
 
     def _bind(
         self, args: tuple[object, ...], options: dict[str, object]
@@ -315,8 +376,8 @@ class LibraryFunction:
         """
         leader = self._leader
         named = self._named(leader)
-        expand = _Expansion(named, ndim, positions)
-        own = _Expansion(named, ndim, positions, group="share") if shares else expand
+        expand = Expansion(named, ndim, positions)
+        own = Expansion(named, ndim, positions, group="share") if shares else expand
         layouts = {name: own if name == leader else expand for name in arrays}
         signature = [f'{name}: "{layouts[name](self.arguments[name])}"' for name in arrays]
         signature += [f"{name}: {self._kind(name)}" for name in scalars]
@@ -341,7 +402,7 @@ class LibraryFunction:
         return "int" if isinstance(default, int) or name in self.integers else "float"
 
     @staticmethod
-    def _result(layout: Layout, expand: _Expansion, wide: bool) -> str:
+    def _result(layout: Layout, expand: Expansion, wide: bool) -> str:
         prefix, bracket, rest = layout.partition("[")
         if not bracket:
             return expand(layout)
@@ -349,44 +410,8 @@ class LibraryFunction:
         return f"{dtype}[{expand(rest.removesuffix(']'))}]"
 
 
-class _Expansion:
-    """Layouts with `...` and the chosen axis spelled out."""
-
-    def __init__(
-        self, named: list[str], ndim: int, positions: tuple[int, ...], group: str | None = None
-    ) -> None:
-        single = named[0] if len(named) == 1 else None
-        count = len(positions) if single else len(named)
-        if ndim < count:
-            raise ArgumentError(f"{count} dimensions are needed, the array has {ndim}")
-        self.parts = {name: [name] for name in named}
-        if single and len(positions) > 1:
-            self.parts[single] = [f"{single}{number}" for number in range(len(positions))]
-        self.single = single
-        self.positions = positions
-        self.rest = [f"b{number}" for number in range(ndim - count)]
-        if group is not None:
-            self.rest[-1] = f"({self.rest[-1]} {group})"
-
-    def axis(self, name: str) -> list[str]:
-        """Return the axes that stand for the macro's axis `name`."""
-        return self.parts.get(name, [name])
-
-    def __call__(self, layout: Layout) -> str:
-        parts = layout.split()
-        if "..." in parts and self.single in parts:
-            # The chosen axis stands where the array has it, among the others.
-            dimensions = list(self.rest)
-            for position, part in zip(self.positions, self.parts[self.single or ""], strict=True):
-                dimensions.insert(position, part)
-            return " ".join(dimensions)
-        expanded: list[str] = []
-        for part in parts:
-            if part == "...":
-                expanded += self.rest
-            else:
-                expanded += self.axis(part)
-        return " ".join(expanded)
+def _dims(value: object) -> int:
+    return len(getattr(value, "shape", ()))
 
 
 def on_arrays(

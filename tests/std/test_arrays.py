@@ -1,5 +1,8 @@
 """The library on arrays: values, shapes, axes, edge cases."""
 
+import inspect
+import pydoc
+
 import numpy as np
 import pytest
 from ml_dtypes import float8_e4m3fn
@@ -266,7 +269,17 @@ def test_quantisation_is_as_close_as_its_format():
         (lambda: std.softmax([1.0, 2.0]), r"pass numpy.asarray\(x\)"),
         (lambda: std.softmax(X, axis=None), r"for all dimensions: axis=\(0, 1, 2\)"),
         (lambda: std.softmax(X, axis=1.5), "axis of softmax is 1.5"),
-        (lambda: std.attention(X, X[:2], X[:2]), "k has extent 2 along axis 'b0', and q has 3"),
+        (lambda: std.attention(X, X[:2], X[:2]), "q has extent 3 in dimension 0, and k has 2"),
+        (
+            lambda: std.attention(X, X[:2], X[:2]),
+            "the 3 heads of q must be a multiple of the 2 of k",
+        ),
+        (lambda: std.attention(X, X[:3], X[:2]), "v has extent 2 in dimension 0, and k has 3"),
+        (lambda: std.attention(X, X[0], X), "in k: '... n d' the dots stand for what q has"),
+        (
+            lambda: std.cross_entropy(X, np.zeros((4, 4), int), axis=0),
+            r"label has extent 4 in dimension 1, and x has 5 in dimension 2\n  std.cross_entro",
+        ),
         (lambda: std.softmax(X, temperature=2.0), "temperature is no parameter"),
         (lambda: std.softmax(X, X, X), "takes 1 argument"),
         (lambda: std.softmax(X, -1), r"axis and out are given by name: std.softmax\(x, axis=-1\)"),
@@ -291,6 +304,15 @@ def test_mistakes_name_what_is_wrong(call, message):
 def test_every_name_has_a_docstring():
     for name in std.__all__:
         assert len(getattr(std, name).__doc__) > 30
+
+
+def test_help_shows_how_functions_are_called_on_arrays():
+    shown = pydoc.plain(pydoc.render_doc(std.layer_norm))
+    assert (
+        "layer_norm(x: '... l', gain: 'l' = 1.0, bias: 'l' = 0.0, eps=1e-05, *, axis=-1," in shown
+    )
+    assert "Return x with mean 0" in shown
+    assert str(inspect.signature(std.attention)).endswith("right=-1, *, out=None) -> '... m e'")
 
 
 def test_kinds_of_calls_are_told_apart_and_remembered_in_bounds(monkeypatch):
