@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+from redlang.frontend.builtins import RENAMED
 from redlang.frontend.reading import Node, Read, Refusal, mistake
 from redlang.frontend.syntax import ArrayAnnotation, AxisSpec, DimSpec
 from redlang.frontend.words import name_of
@@ -42,7 +44,7 @@ def parse_annotation(
     dtype = str(node.words[0]) if node.words else None
     dims = tuple(_dimension(child, span.start) for child in node.nodes)
     annotation = ArrayAnnotation(dtype, dims, span)
-    return annotation, _check(annotation)
+    return annotation, _check(annotation, text)
 
 
 def _place(token: Token, offset: int) -> Span:
@@ -72,7 +74,7 @@ def _axis(node: Node, offset: int) -> AxisSpec:
     return AxisSpec(name, extent, span)
 
 
-def _check(annotation: ArrayAnnotation) -> list[KernelSyntaxError]:
+def _check(annotation: ArrayAnnotation, text: str) -> list[KernelSyntaxError]:
     """Return the mistakes of an annotation that the grammar reads."""
     axes = [axis for dim in annotation.dims for axis in dim.axes]
     mistakes = [
@@ -84,10 +86,21 @@ def _check(annotation: ArrayAnnotation) -> list[KernelSyntaxError]:
     if annotation.dtype is None and name in SCALARS and len(axes) == 1:
         problem = f"{name!r} in quotes is an axis named {name}"
         mistakes.append(mistake(problem, f"for a number write {name} without quotes", axes[0].span))
-    elif annotation.dtype is None and name in DTYPES:
-        problem = f"{name!r} is an element type, not an axis"
-        mistakes.append(mistake(problem, f'brackets hold the axes: "{name}[m n]"', axes[0].span))
+    elif annotation.dtype is None:
+        mistakes += [_misplaced(axis, text) for axis in axes if _dtype(axis.name) in DTYPES]
     return mistakes
+
+
+def _dtype(name: str | None) -> str | None:
+    """Return redlang's name of an element type, `f32` for `float32`; other names as they are."""
+    return None if name is None else RENAMED.get(name, name)
+
+
+def _misplaced(axis: AxisSpec, text: str) -> KernelSyntaxError:
+    """Return the mistake of an element type among axes: `"m n float32"`."""
+    others = " ".join(re.sub(rf"\b{axis.name}\b", " ", text).split()) or "m n"
+    hint = f'it stands before brackets, which hold the axes: "{_dtype(axis.name)}[{others}]"'
+    return mistake(f"{axis.name!r} is an element type, not an axis", hint, axis.span)
 
 
 def _explain(before: str, found: str) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TypeAlias, assert_never
 
 from redlang.errors import AxisError, DTypeError, KernelSyntaxError, RedlangError, UnknownNameError
-from redlang.frontend import calls, inlining, monoids, names, reductions, syntax
+from redlang.frontend import calls, inlining, macros, monoids, names, reductions, syntax
 from redlang.frontend import scope as outside
 from redlang.frontend.builtins import BUILTINS, REDUCERS
 from redlang.frontend.draft import ArrayView, Frame, Poison, Tuple, Value
@@ -156,6 +156,7 @@ def _single(frame: Frame, node: syntax.Call, value: Called) -> Expr | None:
 
 
 def _subscript(frame: Frame, node: syntax.Subscript) -> Expr | None:
+    _check_called(frame, node)
     array = names.array(frame, node.array.text, node.array.span)
     if array is None or isinstance(array, Tuple):
         for place in node.subscripts:
@@ -164,6 +165,33 @@ def _subscript(frame: Frame, node: syntax.Subscript) -> Expr | None:
         return None if array is None else _component(array, node)
     places = [_place(frame, place, array, i) for i, place in enumerate(node.subscripts)]
     return subscript(frame.draft, array, places, frame.at(node.span))
+
+
+def _check_called(frame: Frame, node: syntax.Subscript) -> None:
+    """Check that brackets do not end what should be a call: `sum[n] * x`.
+
+    Raises:
+        UnknownNameError: They do.
+    """
+    text = node.array.text
+    if text in frame.bindings or text in frame.axes:
+        return
+    axes = [s.text for s in node.subscripts if isinstance(s, syntax.Name) and s.text in frame.axes]
+    shown = f"{text}[{', '.join(axes or ['n'])}]"
+    match None if text in BUILTINS else frame.scope.find(text):
+        case outside.Macro(function) | outside.Callee(function):
+            usage = macros.usage_of(text, axes, function)
+        case outside.UserMonoid():
+            usage = f"{shown}(x)"
+        case _ if text in REDUCERS:
+            usage = f"{shown}({names.array_along(frame, axes)}{', 4' if text == 'topk' else ''})"
+        case _:
+            return
+    raise UnknownNameError(
+        f"{text} is a function and stands here without its arguments",
+        hint=f"they stand in parentheses: {usage}",
+        span=node.span,
+    )
 
 
 def _place(frame: Frame, node: syntax.Expr, array: ArrayView, position: int) -> Expr | None:

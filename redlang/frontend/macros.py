@@ -50,6 +50,12 @@ def usage_here(frame: Frame, function: syntax.Function, node: syntax.Call) -> st
     return _call(node.function.text, axes, function, written)
 
 
+def usage_of(text: str, axes: Sequence[str], function: syntax.Function) -> str:
+    """Return how what is known as `text` is called along `axes`: `std.softmax[n](x)`."""
+    parameters = axis_parameters(function)
+    return _call(text, axes if axes and parameters else parameters, function)
+
+
 def _call(
     name: str, axes: Sequence[str], function: syntax.Function, written: Sequence[str | None] = ()
 ) -> str:

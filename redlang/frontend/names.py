@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from redlang.errors import AxisError, DTypeError, RedlangError, UnknownNameError
@@ -128,6 +129,12 @@ def array(frame: Frame, text: str, span: Span) -> ArrayView | Tuple | None:
     raise DTypeError(
         f"{text} is no array parameter, and only those take subscripts", hint=hint, span=span
     )
+
+
+def array_along(frame: Frame, axes: Sequence[str]) -> str:
+    """Return the name of an array with these axes, or `x`."""
+    views = ((text, view) for text, view in frame.bindings.items() if isinstance(view, ArrayView))
+    return next((text for text, view in views if {*axes} <= {*view.param.axes}), "x")
 
 
 def last_axis(frame: Frame, node: syntax.Call) -> tuple[str, ...]:

@@ -15,5 +15,6 @@ def wrong(
     h: "float",
     i: "f32 n",
     j: "n=1.5",
+    k: "m n float32",
 ) -> "b":
     return a
