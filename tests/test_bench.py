@@ -11,7 +11,7 @@ from redlang.bench.picture import Bars, bars, write
 from redlang.cli import main
 from redlang.errors import RedlangError
 from redlang.runtime import checkup
-from redlang.targets import toolchain
+from redlang.targets import assembler, toolchain
 
 GROUPS = [
     Bars("softmax <f16>", {"redlang": 10.0, "torch": 40.0}, 8.0),
@@ -106,6 +106,7 @@ def test_a_compiler_that_fails_is_no_fine_finding(monkeypatch):
         pytest.skip("the compiler for GPUs is not installed")
     monkeypatch.setattr(checkup, "driver", lambda: None)
     monkeypatch.setattr(checkup, "SOURCE", "def checkup(x):\n    nothing()\n")
-    first, second = checkup.gpu_findings()
-    assert not first.fine
-    assert "cannot run" in second.text
+    where, failed, last = checkup.gpu_findings()
+    assert where.text.endswith(f"ptxas is {assembler.find_ptxas()}")
+    assert not failed.fine
+    assert "cannot run" in last.text

@@ -13,7 +13,7 @@ from redlang.errors import RedlangError
 from redlang.runtime.driver import Driver, driver
 from redlang.runtime.probe import count, probe
 from redlang.schedule.device import DEFAULT_DEVICE, Device
-from redlang.targets import assembler, toolchain
+from redlang.targets import assembler, nvvm, toolchain
 
 SOURCE = """\
 from redlang.targets import tiles as t
@@ -47,6 +47,7 @@ def gpu_findings() -> Iterator[Finding]:
     if not toolchain.is_installed():
         yield Finding("not used: the compiler is not installed (pip install 'redlang[cuda]')")
         return
+    yield Finding(f"libNVVM is {nvvm.find()}, ptxas is {assembler.find_ptxas()}")
     found = driver()
     device = probe(0) or DEFAULT_DEVICE
     compiled = _compiled(device)

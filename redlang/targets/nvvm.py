@@ -50,6 +50,15 @@ def compile_text(text: str, options: Sequence[str]) -> str:
         return _read(program, library.nvvmGetCompiledResultSize, library.nvvmGetCompiledResult)
 
 
+def find() -> Path:
+    """Return the path of libNVVM.
+
+    Raises:
+        ToolMissingError: It is not installed.
+    """
+    return _find("libNVVM", _libraries())
+
+
 @functools.cache
 def load() -> ctypes.CDLL:
     """Return libNVVM.
@@ -57,7 +66,7 @@ def load() -> ctypes.CDLL:
     Raises:
         ToolMissingError: It is not installed.
     """
-    return ctypes.CDLL(str(_find("libNVVM", _libraries())))
+    return ctypes.CDLL(str(find()))
 
 
 @functools.cache
