@@ -304,7 +304,7 @@ class Frame:
         misused: Names that were assigned by mistake; what reads them stays silent.
         called: Where the kernel calls this body (through others); None in the kernel itself.
         inline: Whether locals are values rather than definitions (methods of monoids).
-        path: The calls that lead here, outermost first, for messages.
+        path: The calls that lead here, innermost first, for messages; the last shows its line.
     """
 
     draft: Draft

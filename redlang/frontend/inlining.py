@@ -76,7 +76,9 @@ def inline(
 
 def _called_at(caller: Frame, name: str, span: Span) -> str:
     line, column = caller.source.position(span.start)
-    return f"{name} is called at {caller.source.file}:{line}:{column}"
+    place = f"{name} is called at {caller.source.file}:{line}:{column}"
+    # The kernel's own line is the one that its author can change.
+    return place if caller.path else f"{place}\n{caller.source.frame(span)}"
 
 
 # Parameters

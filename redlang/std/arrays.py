@@ -118,6 +118,7 @@ class LibraryFunction:
             # The text in which it has a place is the library's own, which nobody has written.
             for each in (error, *error.others):
                 each.source = each.span = None
+                each.hint = re.sub(r"\s*\S+ is called at .*", "", each.hint, flags=re.DOTALL)
             if isinstance(error, ArgumentError):
                 self._reword(error, {**dict(zip(self._names, args, strict=False)), **options}, axis)
             raise

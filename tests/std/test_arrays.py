@@ -301,6 +301,11 @@ def test_mistakes_name_what_is_wrong(call, message):
         call()
 
 
+def test_mistakes_inside_show_nothing_of_the_library():
+    with pytest.raises(DTypeError, match=r"\Atypes: ~ takes .*\nhint: .*\(x > 0\)\Z"):
+        std.attention(X, X, X, causal=2.5)
+
+
 def test_every_name_has_a_docstring():
     for name in std.__all__:
         assert len(getattr(std, name).__doc__) > 30
