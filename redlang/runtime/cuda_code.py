@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from redlang.codegen.cuda.kernel_text import KernelText
 from redlang.codegen.cuda.matrix_text import MatrixText
@@ -11,7 +11,7 @@ from redlang.ir.loops import Loops
 from redlang.runtime.cuda_course import Image
 from redlang.schedule.demand import BlockDemand
 from redlang.schedule.device import Device
-from redlang.schedule.estimates import Estimate
+from redlang.schedule.estimates import BEGIN_US, Estimate
 from redlang.schedule.occupancy import Occupancy, occupancy
 from redlang.schedule.parts import Part
 from redlang.targets.toolchain import parse_target
@@ -21,9 +21,8 @@ CROWDED = 5 / 6
 
 CHAINING = 9
 """The compute capability from which kernels overlap at their ends."""
-BEGUN_US, MOST = 0.0012, 0.75
-"""What a block costs the whole device, at least, where it lets its follower begin: twice what it
-costs else. And the share of a kernel's time that this may come to."""
+MOST = 0.75
+"""The share of a kernel's time that beginning its blocks may come to."""
 
 
 def is_chained(estimate: Estimate, device: Device) -> bool:
@@ -33,7 +32,7 @@ def is_chained(estimate: Estimate, device: Device) -> bool:
     """
     if parse_target(device.target)[0] < CHAINING:
         return False
-    return BEGUN_US * estimate.blocks < MOST * estimate.time_us
+    return BEGIN_US * estimate.blocks < MOST * estimate.time_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +77,18 @@ def early(
         return None
     fits = occupancy(BlockDemand(text.threads, registers, shared_bytes), device.sm)
     return math.ceil(CROWDED * fits.blocks * device.sms) if first else 0
+
+
+def filled(part: Part, kernel: CudaKernel, device: Device) -> Part:
+    """Return a part whose blocks that share units are as many as fit, as they were compiled.
+
+    Where some room is left, the next call's blocks would come to it unevenly.
+    """
+    if not part.across or part.matrix is not None or part.classes is not None:
+        return part
+    demand = BlockDemand(kernel.text.threads, kernel.registers, kernel.shared_bytes)
+    fits = occupancy(demand, device.sm).blocks
+    return replace(part, threads=replace(part.threads, min_blocks=max(1, fits)))
 
 
 @dataclass(frozen=True, slots=True)

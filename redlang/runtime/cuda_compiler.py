@@ -25,7 +25,7 @@ from redlang.runtime import cuda_tuning
 from redlang.runtime.cache import digest, disk, keep, unpickled, versions
 from redlang.runtime.compiler import Compiler
 from redlang.runtime.cuda_classes import Known
-from redlang.runtime.cuda_code import CudaCode, CudaKernel, early, is_chained, kernel_stats
+from redlang.runtime.cuda_code import CudaCode, CudaKernel, early, filled, is_chained, kernel_stats
 from redlang.runtime.cuda_course import Arrays
 from redlang.runtime.cuda_texts import texts_of
 from redlang.runtime.matrix_choice import is_last_matrix, likely, with_matrices
@@ -34,6 +34,7 @@ from redlang.schedule.device import Device
 from redlang.schedule.facts import Layout
 from redlang.schedule.lower import lower
 from redlang.schedule.model import segments
+from redlang.schedule.parts import Part
 from redlang.schedule.plan import Plan
 from redlang.schedule.plan_text import plan_text
 from redlang.schedule.search import (
@@ -292,6 +293,7 @@ class CudaCompiler:
         loops = lower(known.program, tuple(part.nest for _, part in parts), plan)
         kernels = list(loops.kernels)
         made: list[CudaKernel] = []
+        compiled: list[Part] = []
         for place, (number, part) in enumerate(parts):
             own = [kernels.pop(0)]
             if part.plan.kind == "multi-segment":
@@ -301,7 +303,7 @@ class CudaCompiler:
                 texts = texts_of(loops, own, part, known.classes(part))
                 texts = [with_pointers(text, pointed) for text in texts]
                 if is_chained(estimates[place], self.device):
-                    texts = [chained(text) for text in texts]
+                    texts = [chained(text, self.device) for text in texts]
                 most = max(text.shared_bytes for text in texts)
                 if most > self.device.sm.shared_bytes_per_block:
                     return None, Fault(number, f"needs {most} bytes of shared memory")
@@ -336,7 +338,8 @@ class CudaCompiler:
                         early(text, assembly.registers, shared, self.device, first=not made),
                     )
                 )
-        code = CudaCode(loops, tuple(p for _, p in parts), tuple(made), self.device.target)
+            compiled.append(filled(part, made[-1], self.device))
+        code = CudaCode(loops, tuple(compiled), tuple(made), self.device.target)
         return code, None
 
     def _binary(self, text: KernelText | MatrixText) -> Binary:

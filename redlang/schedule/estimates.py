@@ -9,6 +9,9 @@ from redlang.schedule.roofline import Bound
 
 SMOOTH = 3.6
 """The exponent of the sum of times that overlap well."""
+BEGIN_US = 0.0012
+"""What it takes the whole device, at least, to begin a block of a kernel that overlaps with what
+follows it: twice what it takes else."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from redlang.schedule.class_model import by_class
 from redlang.schedule.classes import class_parts
 from redlang.schedule.demand import BlockDemand
 from redlang.schedule.device import WARP, Device
-from redlang.schedule.estimates import SMOOTH, Estimate
+from redlang.schedule.estimates import BEGIN_US, SMOOTH, Estimate
 from redlang.schedule.facts import Access, Facts
 from redlang.schedule.list_costs import list_registers, lists_us
 from redlang.schedule.matrix_segments import segment_count
@@ -177,6 +177,9 @@ def estimate(part: Part, facts: Facts, device: Device) -> Estimate:
         # What is computed when all has been loaded runs beside nothing.
         total += ALONE * max(terms["arithmetic"], terms["special functions"])
     total += UNEVEN * terms["memory"] * (shape.longest() - 1)
+    if part.across:
+        # All of them begin at once, and all are waited for.
+        total += BEGIN_US * shape.blocks
     if part.threads.strips:
         # Where a block ends and the next one begins, only other blocks keep the SM busy.
         turns = max(0.0, per_sm / resident - 1)

@@ -59,7 +59,7 @@ from redlang.targets.ptx.inline import (
     tile_type,
     unpack,
 )
-from redlang.targets.ptx.memory import computed, load, load_stored, store
+from redlang.targets.ptx.memory import computed, load, load_stored, prefetch, store
 from redlang.targets.ptx.posts import post, taken
 from redlang.targets.ptx.ranks import (
     joined_key,
@@ -413,6 +413,7 @@ __all__ = [
     "pieces_arrived",
     "pieces_commit",
     "post",
+    "prefetch",
     "rank_f32",
     "rounding",
     "rsqrt",

@@ -180,6 +180,30 @@ def test_kernels_of_very_many_blocks_do_not_say_that_others_may_begin(monkeypatc
             assert (code.early is None) != chained
 
 
+@pytest.mark.parametrize(
+    ("text", "shapes", "pieces"),
+    [
+        ('def f(x: "m n") -> "m":\n    return max[n](x)\n', [(4096, 4096)], 16),
+        ('def f(x: "n") -> "":\n    return sum[n](x)\n', [(1 << 24,)], 10),
+        # What is as large as the array drives out what was prefetched.
+        ('def f(x: "m n") -> "m n":\n    return x - max[n](x)\n', [(4096, 4096)], 0),
+        # The vector is read by all blocks, and not prefetched.
+        ('def f(x: "m n", g: "n") -> "m":\n    return sum[n](x * g)\n', [(4096, 4096), (4096,)], 8),
+    ],
+)
+def test_what_is_read_first_is_prefetched_before_the_wait(text, shapes, pieces, monkeypatch):
+    kernel = redlang.compile(text)
+    with compiling(monkeypatch):
+        kernel(*(np.empty(shape, np.float32) for shape in shapes))
+        machine = kernel.machine
+        found = machine.cuda_compiler(machine.program, DEFAULT_DEVICE).last
+    assert found is not None
+    before, _, after = found.kernels[0].ptx.partition("griddepcontrol.wait")
+    assert before.count("prefetch.global.L2") == pieces
+    assert "prefetch" not in after
+    assert not re.search(r"\bld\.global|\bst\.global|cp\.async", before)
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint64"])
 def test_sums_and_extremes_of_small_integers_are_exact(dtype, gpu, rng):
     info = np.iinfo(dtype)

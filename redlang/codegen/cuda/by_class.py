@@ -69,7 +69,7 @@ def emit_by_class(
     """
     unit = _ClassUnit(loops, sweep, merge, plan, classes, by)
     with unit.frame.scope(unit.unit_axes()) as scope:
-        unit.ranges()
+        unit.begin()
         unit.whole()
     text = replace(unit.finished(scope.lines), segments=unit.index)
     whole, threads = _joined_whole(merge, loops)

@@ -12,11 +12,12 @@ from dataclasses import replace
 from typing import assert_never
 
 from redlang.codegen.arguments import Extent
+from redlang.codegen.cuda import prefetching
 from redlang.codegen.cuda.access import Accesses
 from redlang.codegen.cuda.ahead import Ahead
 from redlang.codegen.cuda.folds import Folding
 from redlang.codegen.cuda.frame import Frame, Memory, Value, conjunction
-from redlang.codegen.cuda.kernel_text import Classes, KernelText
+from redlang.codegen.cuda.kernel_text import Classes, KernelText, Prefetch
 from redlang.codegen.cuda.reducing import Folds
 from redlang.codegen.cuda.statements import changing_names, is_plain, list_slots
 from redlang.codegen.cuda.values import Operands, Values
@@ -47,7 +48,7 @@ AHEAD = 40
 def emit_unit(unit: Unit) -> KernelText:
     """Return the text of a unit's kernel."""
     with unit.frame.scope(unit.unit_axes()) as scope:
-        unit.ranges()
+        unit.begin()
         unit.load_ahead()
         unit.run(unit.kernel.body)
     return unit.finished(scope.lines)
@@ -67,6 +68,9 @@ class Unit:
         # Names that are given several values, and the variables that they have.
         self.changing = changing_names(kernel.body)
         self.variables: set[str] = set()
+        # The lines of the unit's scope before anything is read, and those that prefetch.
+        self.opening = 0
+        self.prefetch: Prefetch | None = None
 
     def _load(self, expr: Expr, depth: int) -> Value:
         return self.accesses.load(expr, depth)  # type: ignore[arg-type]  # loads and memory refs
@@ -77,6 +81,23 @@ class Unit:
         """Return the axes that have their range in the unit's scope."""
         segment = [] if self.kernel.segment is None else [self.kernel.segment.index]
         return [*(grid.axis for grid in self.kernel.grid), *self.kernel.resident, *segment]
+
+    def begin(self) -> None:
+        """Write which unit this is, and find what it reads first."""
+        self.ranges()
+        frame = self.frame
+        loop = prefetching.first_loop(self.kernel.body)
+        start, stop = ("", "") if loop is None else self.bounds(loop.axis)
+        with frame.scope([] if loop is None else [loop.axis]) as scope:
+            prefetched = prefetching.write(frame, self.accesses, self.kernel.body)
+        lines = scope.lines
+        if loop is not None:
+            # There may be nothing to read, and nowhere.
+            first = frame.first(loop.axis)
+            lines = [f"{first} = {start}", f"if {first} < {stop}:", *(f"    {x}" for x in lines)]
+        if prefetched:
+            self.prefetch = Prefetch(tuple(lines), prefetched)
+        self.opening = len(frame.scopes[-1].lines)
 
     def ranges(self) -> None:
         """Write which tile of each grid axis this unit has."""
@@ -135,6 +156,8 @@ class Unit:
             grid=tuple((grid.axis, grid.tile) for grid in self.kernel.grid),
             units=self.plan.units,
             cluster=self.plan.blocks,
+            opening=self.opening,
+            prefetch=self.prefetch,
         )
 
     # Statements -------------------------------------------------------------------------------

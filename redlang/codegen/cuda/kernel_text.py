@@ -78,6 +78,19 @@ Parameter: TypeAlias = Address | Extent | Stride | Number | Pointer | Counters
 
 
 @dataclass(frozen=True, slots=True)
+class Prefetch:
+    """What prefetches to L2 what a block reads first.
+
+    Attributes:
+        lines: The text.
+        bytes: How much of it a block has.
+    """
+
+    lines: tuple[str, ...]
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class KernelText:
     """A generated kernel.
 
@@ -93,6 +106,8 @@ class KernelText:
         cluster: Blocks of a cluster, which share a unit.
         segments: The pseudo axis that numbers the blocks which share a unit, or empty.
         posted: Words that each of those blocks posts to the last one; 0 if they count themselves.
+        opening: How many lines of its body only find out which unit a block has.
+        prefetch: What may be done then, before anything is waited for.
         follows: Whether it waits for the kernel before it itself, and may be launched early.
     """
 
@@ -107,6 +122,8 @@ class KernelText:
     cluster: int = 1
     segments: str = ""
     posted: int = 0
+    opening: int = 0
+    prefetch: Prefetch | None = None
     follows: bool = False
 
     @property

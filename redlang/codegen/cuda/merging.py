@@ -80,7 +80,7 @@ def emit_segments(
     """
     unit = SegmentUnit(loops, sweep, merge, plan, classes, across_blocks)
     with unit.frame.scope(unit.unit_axes()) as scope:
-        unit.ranges()
+        unit.begin()
         unit.whole()
     text = unit.finished(scope.lines)
     segments = unit.index if across_blocks else ""

@@ -9,13 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
-from redlang.codegen.cuda.kernel_text import KernelText, Number, Pointer
-from redlang.codegen.cuda.matrix_text import MatrixText
+from redlang.codegen.cuda.chained import Text, with_lines
+from redlang.codegen.cuda.kernel_text import Number, Pointer
 from redlang.errors import InternalError
-
-Text: TypeAlias = KernelText | MatrixText
 
 
 def with_pointers(text: Text, dtypes: Mapping[str, str]) -> Text:
@@ -39,10 +37,10 @@ def with_pointers(text: Text, dtypes: Mapping[str, str]) -> Text:
         variables[place] = f"{name}_at"
         dtype = dtypes[parameter.name]
         loads.append(f'{name}_load = t.load(t.Access("{dtype}", 1), hint="keep")\n')
-        lines.append(f"    {name} = to_{parameter.code}({name}_load({name}_at))\n")
+        lines.append(f"    {name} = to_{parameter.code}({name}_load({name}_at))")
     if not lines:
         return text
     before, after = text.source[: head.start()], text.source[head.end() :]
     own = f"def {text.entry}({', '.join(variables)}):\n"
-    source = "".join([before, *loads, "\n\n", own, *lines, after])
-    return replace(text, source=source, parameters=tuple(parameters))
+    source = "".join([before, *loads, "\n\n", own, after])
+    return with_lines(replace(text, source=source, parameters=tuple(parameters)), lines)

@@ -58,6 +58,12 @@ def guarded(
     return " ".join([*lines, "}"])
 
 
+def guarded_start(access: Access, piece: Piece, bounds: Bounds, text: str) -> str:
+    """Return the PTX of an instruction that is run if the first element of a piece is there."""
+    tests = [t for g in access.guards for t in _tests(access, g, bounds, piece.reaches[g.axis], 1)]
+    return " ".join(["{ .reg .pred p;", *_conjunction("p", tests), f"@p {text}", "}"])
+
+
 def _ragged_guard(access: Access) -> Guard | None:
     if access.width == 1:
         return None

@@ -8,6 +8,7 @@ one behind a branch that whole warps skip.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 
 from llvmlite import ir
@@ -15,7 +16,7 @@ from llvmlite import ir
 from redlang.targets.kinds import F32, I8, I16, I32, I64, VOID, Kind
 from redlang.targets.ptx.access import Access, Piece, pieces
 from redlang.targets.ptx.convert import COMPUTE_CODES, STORAGE_BITS, decode, encode
-from redlang.targets.ptx.guards import bounds_from, guarded
+from redlang.targets.ptx.guards import bounds_from, guarded, guarded_start
 from redlang.targets.ptx.inline import (
     REGISTER_LETTERS,
     Values,
@@ -129,6 +130,21 @@ def _anew_bf16(builder: ir.IRBuilder, word: ir.Value, zero: ir.Value) -> list[ir
     mask = builder.or_(zero, ir.Constant(I32, 0xFFFF0000))
     halves = (builder.shl(word, shift), builder.and_(word, mask))
     return [builder.bitcast(half, F32) for half in halves]
+
+
+def prefetch(access: Access, count: int) -> Word:
+    """Return a function that has the first pieces of a tile brought to L2; arguments as `load`."""
+
+    def generate(builder: ir.IRBuilder, values: Values) -> Values:
+        for piece in itertools.islice(pieces(access), count):
+            address, guards = access_arguments(builder, access, piece, values)
+            text = f"prefetch.global.L2 [$0+{piece.offset}];"
+            if access.guards:
+                text = guarded_start(access, piece, bounds_from(access, 1), text)
+            constraints = ",".join(["l"] + ["r"] * len(guards))
+            asm(builder, VOID, text, constraints, [address, *guards], effect=True)
+
+    return define(f"prefetch_{access.dtype}", "void", access_kinds(access), generate)
 
 
 def store(access: Access, *, hint: str = "plain", native_f8: bool = True) -> Word:
