@@ -19,7 +19,7 @@ from redlang.ir.printing import to_text
 from redlang.ir.program import Program, ScalarParam
 from redlang.runtime.call import UnitAxes
 from redlang.runtime.work import NANOSECONDS, predict, unit_work
-from redlang.schedule.plan import NestPlan
+from redlang.schedule.plan import NestPlan, passes
 
 if TYPE_CHECKING:
     from redlang.runtime.compiler import Compiler
@@ -120,10 +120,12 @@ def fuse_text(compiler: Compiler, extents: Mapping[str, int]) -> str:
     number = 0
     for nest in compiler.nests(extents)[0]:
         for sweep in (*nest.inner, *nest.sweeps):
+            axes, stages = ", ".join(sweep.axes), ", ".join(sweep.stages)
+            if sweep in nest.inner:
+                lines.append(f"sweep over {axes} (inside another): {stages}")
+                continue
             number += 1
-            inner = " (inside another)" if sweep in nest.inner else ""
-            stages = ", ".join(sweep.stages)
-            lines.append(f"sweep {number} over {', '.join(sweep.axes)}{inner}: {stages}")
+            lines.append(f"sweep {number} over {axes}: {stages}")
     return "\n".join(lines) or "no reductions: every element is computed by itself"
 
 
@@ -234,7 +236,6 @@ def _nest(number: int, nest: Nest, plan: NestPlan, segments: Mapping[str, int]) 
     if plan.segmented is not None:
         count = ", ".join(map(str, segments.values()))
         yield f"  segments  {plan.segmented} in {count}, merged in order"
-    for i, sweep in enumerate(nest.sweeps):
-        yield f"  sweep {i + 1}   over {', '.join(sweep.axes)}: {', '.join(sweep.stages)}"
+    yield from passes(plan, nest.sweeps)
     for i in nest.results:
         yield f"  stores    result {i}"

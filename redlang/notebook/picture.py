@@ -1,6 +1,6 @@
 """A plan as pictures: its passes over the data, and its times under the roof.
 
-The first has a bar for each sweep; pale ones read a copy that is still on the chip. The second has
+The first has a bar for each pass; pale ones read a copy that is still on the chip. The second has
 a bar for what each resource takes and for the whole; the dashed line is the roof, the slowest of
 them, and what lies beyond it is not explained by bytes and operations.
 """
@@ -22,14 +22,11 @@ Bar = tuple[float, str, float]
 
 
 def passes(plan: str) -> str:
-    """Return an SVG of the sweeps in a plan's text; empty where it names none."""
+    """Return an SVG of the passes in a plan's text; empty where it names none."""
     bars: list[Bar] = []
     for kernel in re.split(r"^(?=(?:kernel|nest) \d+: )", plan, flags=re.MULTILINE)[1:]:
-        on_chip = re.search(r"^ +(resident|registers) ", kernel, re.MULTILINE) is not None
-        sweeps = re.findall(r"^ +sweep \d+ +over ([^:]+): (.+)$", kernel, re.MULTILINE)
-        for number, (axes, stages) in enumerate(sweeps):
-            cached = on_chip and number > 0
-            words = f"over {axes}: {stages}" + (" (on the chip)" if cached else "")
+        for words in re.findall(r"^ +pass \d+ +(over [^:]+: .+)$", kernel, re.MULTILINE):
+            cached = ", on chip: " in words
             bars.append((1.0, words, 0.25 if cached else 0.8))
     return _chart("Passes over the data; pale ones read a copy that is still on the chip", bars)
 

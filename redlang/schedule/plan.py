@@ -6,9 +6,11 @@ one shape class share a compiled kernel.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from redlang.ir.incremental import Sweep
 from redlang.ir.loops import GridAxis
 
 Kind = Literal["map", "on-chip", "single-segment", "multi-segment"]
@@ -54,6 +56,15 @@ class Plan:
     """One `NestPlan` for each nest, in order."""
 
     nests: tuple[NestPlan, ...]
+
+
+def passes(plan: NestPlan, sweeps: Sequence[Sweep]) -> Iterator[str]:
+    """Say what loops over what: passes behind the first read what that has left on the chip."""
+    for number, sweep in enumerate(sweeps):
+        again = plan.kind == "on-chip" and number > 0 and set(sweep.axes) <= set(plan.resident)
+        place = ", on chip" if again else ""
+        over = ", ".join(sweep.axes)
+        yield f"  pass {number + 1}    over {over}{place}: {', '.join(sweep.stages)}"
 
 
 def segment_axis(axis: str) -> str:

@@ -11,6 +11,7 @@ from redlang.schedule.estimates import Estimate
 from redlang.schedule.matrices import MatrixPlan
 from redlang.schedule.model import segments
 from redlang.schedule.parts import Part
+from redlang.schedule.plan import passes
 from redlang.schedule.search import Choice, Measured, Ranked
 from redlang.schedule.views import stored_operands
 
@@ -101,8 +102,7 @@ def _part(
     if plan.segmented is not None:
         count = segments(part, extents, device)
         yield f"  segments  {plan.segmented} in {count}, merged in order"
-    for i, sweep in enumerate(part.nest.sweeps):
-        yield f"  sweep {i + 1}   over {', '.join(sweep.axes)}: {', '.join(sweep.stages)}"
+    yield from passes(plan, part.nest.sweeps)
 
 
 def _estimate(estimate: Estimate) -> Iterator[str]:
