@@ -14,6 +14,7 @@ from redlang.schedule.device import Device
 from redlang.schedule.estimates import BEGIN_US, Estimate
 from redlang.schedule.occupancy import Occupancy, occupancy
 from redlang.schedule.parts import Part
+from redlang.targets.assembler import Assembly
 from redlang.targets.toolchain import parse_target
 
 CROWDED = 5 / 6
@@ -66,16 +67,17 @@ class CudaKernel:
 
 
 def early(
-    text: KernelText | MatrixText, registers: int, shared_bytes: int, device: Device, *, first: bool
+    text: KernelText | MatrixText, assembly: Assembly, device: Device, *, first: bool
 ) -> int | None:
     """Return from how many blocks on a kernel may be launched before what is ahead of it is done.
 
     The blocks of a call's first kernel come to whichever SM has room first. Where there is room for
     many more, some SMs would get many and others few.
     """
-    if not text.follows:
+    if not text.follows or not assembly.waits_first:
         return None
-    fits = occupancy(BlockDemand(text.threads, registers, shared_bytes), device.sm)
+    shared = text.shared_bytes + assembly.shared_bytes
+    fits = occupancy(BlockDemand(text.threads, assembly.registers, shared), device.sm)
     return math.ceil(CROWDED * fits.blocks * device.sms) if first else 0
 
 

@@ -335,7 +335,7 @@ class CudaCompiler:
                         assembly.spill_bytes,
                         shared,
                         place,
-                        early(text, assembly.registers, shared, self.device, first=not made),
+                        early(text, assembly, self.device, first=not made),
                     )
                 )
             compiled.append(filled(part, made[-1], self.device))

@@ -10,10 +10,11 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from redlang.errors import BackendError
+from redlang.targets.machine_code import waits_first
 
 
 class ToolMissingError(BackendError):
@@ -33,6 +34,7 @@ class Assembly:
         slow: The compiler's `Potential Performance Loss` notes (serialised tensor-core
             instructions): a plan that has any is not used.
         log: Everything that `ptxas` printed.
+        waits_first: Whether it certainly waits for the kernels before it ahead of all loads.
     """
 
     cubin: bytes = field(repr=False)
@@ -42,6 +44,7 @@ class Assembly:
     shared_bytes: int
     slow: tuple[str, ...]
     log: str = field(repr=False)
+    waits_first: bool = False
 
 
 def assemble(ptx: str, target: str, *, verbose_name: str = "kernel") -> Assembly:
@@ -67,7 +70,8 @@ def assemble(ptx: str, target: str, *, verbose_name: str = "kernel") -> Assembly
                 f"ptxas refuses {verbose_name} for {arch}: {_first_error(log)}",
                 hint=f"{command[0]} is {ptxas_version()}; the target may be too new for it",
             )
-        return read_report(log, binary.read_bytes())
+        cubin = binary.read_bytes()
+        return replace(read_report(log, cubin), waits_first=waits_first(cubin))
 
 
 def read_report(log: str, cubin: bytes) -> Assembly:

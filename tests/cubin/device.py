@@ -176,7 +176,12 @@ def simulated(monkeypatch, device=DEFAULT_DEVICE, driver=None):
         return SimpleNamespace(
             ptx="",
             assembly=SimpleNamespace(
-                cubin=source.encode(), registers=32, spill_bytes=0, shared_bytes=0, slow=()
+                cubin=source.encode(),
+                registers=32,
+                spill_bytes=0,
+                shared_bytes=0,
+                slow=(),
+                waits_first=True,
             ),
         )
 

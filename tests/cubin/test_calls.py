@@ -133,7 +133,7 @@ def f(x: "m n") -> ("i8[m n]", "f32[m]"):
     np.testing.assert_allclose(scale, expected, rtol=1e-6)
     np.testing.assert_allclose(found, x / expected[:, None], atol=0.51)
     (code,) = gpu.compiled.values()
-    widths = re.findall(r't.Access\("(f16|i8)", (\d+)', code.text.source)
+    widths = re.findall(r'(?:load|store)\w*\(t.Access\("(f16|i8)", (\d+)', code.text.source)
     assert widths == [("f16", str(loaded)), ("i8", str(stored))]
 
 

@@ -17,6 +17,16 @@ def softmax(x: "m n") -> "m n":
 
 
 @redlang.kernel
+def largest(x: "m n") -> "m":
+    return max[n](x)
+
+
+@redlang.kernel
+def weighed(x: "m n", g: "n") -> "m n":
+    return x * g
+
+
+@redlang.kernel
 def total(x: "n") -> "":
     return sum[n](x)
 
@@ -65,16 +75,18 @@ WAYS = [by_copy, by_memset, from_host, from_another_stream, by_other_calls]
 
 @pytest.mark.parametrize("arrive", WAYS, ids=lambda way: way.__name__)
 @pytest.mark.parametrize("captured", [False, True], ids=["called", "captured"])
-def test_a_call_waits_for_what_is_ahead(arrive, captured, torch, x):
+@pytest.mark.parametrize("kernel", [softmax, largest], ids=lambda kernel: kernel.name)
+def test_a_call_waits_for_what_is_ahead(arrive, captured, kernel, torch, x):
     into = torch.empty_like(x)
 
     def run():
         arrive(torch, x, into)
-        return softmax(into)
+        return kernel(into)
 
     run()
     torch.cuda.synchronize()
-    want = torch.softmax(into.double(), 1)
+    wide = into.double()
+    want = torch.softmax(wide, 1) if kernel is softmax else wide.amax(1)
     if captured:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
@@ -87,6 +99,17 @@ def test_a_call_waits_for_what_is_ahead(arrive, captured, torch, x):
         else:
             got = run()
         torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=1e-7)
+
+
+def test_what_all_blocks_keep_in_their_caches_is_read_anew(torch, x):
+    vector = torch.ones(LENGTH, device="cuda")
+    for turn in range(10):
+        got = weighed(x, vector)
+        vector.add_(1)
+        largest(x)
+        again = weighed(x, vector)
+        assert torch.equal(got, x * (turn + 1))
+        assert torch.equal(again, x * (turn + 2))
 
 
 def test_what_comes_next_may_overwrite_the_input(torch, x):

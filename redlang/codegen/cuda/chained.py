@@ -15,7 +15,6 @@ from typing import TypeAlias
 
 from redlang.codegen.cuda.kernel_text import KernelText
 from redlang.codegen.cuda.matrix_text import MatrixText
-from redlang.codegen.cuda.prefetching import PREFETCHED
 from redlang.errors import InternalError
 from redlang.schedule.device import Device
 
@@ -31,8 +30,7 @@ def chained(text: Text, device: Device) -> Text:
     """
     lines: list[str] = []
     if isinstance(text, KernelText) and text.prefetch is not None:
-        waiting = device.sm.threads // text.threads
-        waiting = max(1, min(waiting, PREFETCHED // text.prefetch.bytes))
+        waiting = min(text.prefetch.blocks, device.sm.threads // text.threads)
         lines.append(f"    if cuda.blockIdx.x < {waiting * device.sms}:")
         lines += [f"        {line}" for line in text.prefetch.lines]
     return replace(with_lines(text, [*lines, *_WAIT_THEN_LEAD]), follows=True)

@@ -89,14 +89,14 @@ class Unit:
         loop = prefetching.first_loop(self.kernel.body)
         start, stop = ("", "") if loop is None else self.bounds(loop.axis)
         with frame.scope([] if loop is None else [loop.axis]) as scope:
-            prefetched = prefetching.write(frame, self.accesses, self.kernel.body)
+            blocks = prefetching.write(frame, self.accesses, self.kernel.body)
         lines = scope.lines
         if loop is not None:
             # There may be nothing to read, and nowhere.
             first = frame.first(loop.axis)
             lines = [f"{first} = {start}", f"if {first} < {stop}:", *(f"    {x}" for x in lines)]
-        if prefetched:
-            self.prefetch = Prefetch(tuple(lines), prefetched)
+        if blocks:
+            self.prefetch = Prefetch(tuple(lines), blocks)
         self.opening = len(frame.scopes[-1].lines)
 
     def ranges(self) -> None:

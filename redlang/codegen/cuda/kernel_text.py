@@ -83,11 +83,11 @@ class Prefetch:
 
     Attributes:
         lines: The text.
-        bytes: How much of it a block has.
+        blocks: How many blocks of an SM should.
     """
 
     lines: tuple[str, ...]
-    bytes: int
+    blocks: int
 
 
 @dataclass(frozen=True, slots=True)
