@@ -266,7 +266,9 @@ class Maker(Spreader):
         A warp has whole sectors of either: several lanes along each axis, neighbours in each lane.
         """
         facts, vector = self.facts, self.vector
-        along = unique([axis for a in facts.accesses if (axis := facts.run_axis(a)) is not None])
+        # An array that lacks the vector axis lies along no other: all neighbours share it.
+        both = [a for a in facts.accesses if vector in a.axes]
+        along = unique([axis for a in both if (axis := facts.run_axis(a)) is not None])
         others = [axis for axis in along if axis != vector and axis in self.nest.base]
         if vector is None or vector not in self.nest.base:
             return

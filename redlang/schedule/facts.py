@@ -16,7 +16,7 @@ from redlang.ir.incremental import Partial, Sweep
 from redlang.ir.program import Expr, Index, Load, Program, Reduce
 from redlang.schedule.contract import Product, split_product
 from redlang.schedule.nests import Nest
-from redlang.schedule.operations import COSTLY, EXTREME, SPECIAL, operation, operators
+from redlang.schedule.operations import COSTLY, EXTREME, ROOT, SPECIAL, operation, operators
 from redlang.schedule.roofline import Work
 from redlang.schedule.uses import Uses, step_expressions
 
@@ -415,7 +415,7 @@ class Facts:
                 double += count * (8 if op in SPECIAL or op in COSTLY else 1)
             elif op in SPECIAL or op in COSTLY:
                 special += count * (SPECIAL.get(op) or COSTLY[op])
-                fma += 4 * count
+                fma += ROOT * count if op == "sqrt" else 4 * count
             elif op in EXTREME:
                 extreme += count
             else:

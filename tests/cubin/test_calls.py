@@ -170,8 +170,8 @@ def f(a: "m k", b: "n k") -> ("m n", "m n", "m", "m"):
 def test_kernels_of_very_many_blocks_do_not_say_that_others_may_begin(monkeypatch):
     kernel = redlang.compile('def f(x: "m n") -> "m n":\n    return x * sigmoid(x)\n')
     with compiling(monkeypatch):
-        for rows, chained in ((300, True), (30000, False)):
-            kernel(np.empty((rows, 384), np.float32))
+        for shape, chained in (((300, 384), True), ((30000, 333), False)):
+            kernel(np.empty(shape, np.float32))
             machine = kernel.machine
             found = machine.cuda_compiler(machine.program, DEFAULT_DEVICE).last
             assert found is not None

@@ -68,6 +68,9 @@ def test_maps_between_arrays_along_two_axes_take_squares(dtype, proposed):
     others = [r.time_us for r in found if r.candidate.family == "map"]
     assert best.time_us < min(others) / 3
     along = proposed(text.replace("n m", "m n"), ((4096, 4096), dtype))
+    # Numbers of rows lie along rows, and are shared by all that lies along columns.
+    scaled = text.replace("n m", "m n").replace('x: "m n"', 'x: "m n", a: "m"') + " + a"
+    along += proposed(scaled, ((4096, 4096), dtype), ((4096,), dtype))
     assert not any(r.candidate.family == "turned map" for r in along)
 
 
@@ -120,7 +123,9 @@ def test_a_cut_nest_has_the_best_plan_of_each_piece(proposed):
     found = proposed(text, ((8, 1_000_000), "f32"))
     cuts = [r for r in found if r.candidate.family == "cut"]
     for place in range(len(cuts[0].estimates)):
-        assert cuts[0].estimates[place].time_us <= min(r.estimates[place].time_us for r in cuts)
+        # What differs by less than a hundredth of a microsecond is as good.
+        least = min(r.estimates[place].time_us for r in cuts)
+        assert cuts[0].estimates[place].time_us <= least + 0.01
     # The map is one of rows; squares are for arrays that lie along two axes.
     assert cuts[0].candidate.parts[-1].threads.spread("m").extent == 1
 

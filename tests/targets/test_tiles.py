@@ -248,3 +248,5 @@ def test_values_that_warps_exchange_are_aligned_to_their_access(codes, count, pe
             for first, width in _groups(peers, size):
                 assert (base + start + first * size) % (width * size) == 0
     assert max(taken) < group
+    # Eight groups side by side meet no bank twice.
+    assert len({number * group % 128 // 16 for number in range(8)}) == 8

@@ -1,0 +1,62 @@
+"""What the accesses of a tile cost beyond their bytes: sectors, lines, rows that lie far apart."""
+
+from __future__ import annotations
+
+from math import log2, prod
+
+from redlang.schedule.facts import Access, Facts
+from redlang.schedule.threads import ThreadPlan
+
+FAR_ROWS = 51
+"""Rows of a tile that lie apart in memory, from which on reading them slows down."""
+FAR_SHARE = 0.084
+"""By how much for each doubling, where lanes lie along rows."""
+HALF = 1.09
+"""What runs of one sector cost over those of two: memory is read by 64 bytes. As much again costs a
+tile whose rows are shorter than a line of the L2 cache."""
+SECTOR, LINE = 32, 128
+WARP_BITS = 5
+
+
+def waste(access: Access, facts: Facts, threads: ThreadPlan) -> float:
+    """Return how many bytes move for each that is wanted: lanes that are far apart."""
+    along = facts.run_axis(access)
+    if along is None:
+        return SECTOR / access.size if access.axes and access.unit is None else 1.0
+    spread = threads.spread(along)
+    adjacent = _adjacent(access, facts, along)
+    length = max(1, spread.threads * spread.width * adjacent)
+    lost = max(1.0, SECTOR / length) * (HALF if length < 2 * SECTOR else 1)
+    return lost * (HALF if spread.extent * adjacent < LINE else 1) * _far(along, facts, threads)
+
+
+def lines(access: Access, facts: Facts, threads: ThreadPlan) -> float:
+    """Return the lines that warps touch in an array: as many in each access as it has rows."""
+    along = facts.run_axis(access)
+    if along is None or along not in access.axes:
+        return access.whole / access.size
+    lanes = 1 << sum(bit < WARP_BITS for bit in threads.bits(along))
+    run = lanes * threads.spread(along).width * _adjacent(access, facts, along)
+    return access.whole / max(1, min(run, LINE))
+
+
+def asked(facts: Facts, threads: ThreadPlan) -> int:
+    """Return the bytes that a unit of a map asks for or stores, whoever asked before."""
+    extents = (prod(threads.spread(x).extent for x in a.axes) * a.size for a in facts.accesses)
+    return sum(extents)
+
+
+def _adjacent(access: Access, facts: Facts, along: str) -> int:
+    """Return the bytes from one element to the next along the axis of an access's runs."""
+    inner = access.axes[access.axes.index(along) + 1 :] if along in access.axes else ()
+    return prod(facts.extent(axis) for axis in inner) * access.size
+
+
+def _far(along: str, facts: Facts, threads: ThreadPlan) -> float:
+    """Return how much slower a tile is read whose rows lie apart, as measured."""
+    swept = [s for s in threads.spreads if s.axis in facts.swept]
+    last = [s.axis for s in threads.spreads][-1:]
+    if along in facts.swept or not swept or last == [along]:
+        return 1.0
+    rows = prod(s.extent for s in swept)
+    return 1 + FAR_SHARE * max(0.0, log2(rows / FAR_ROWS))
