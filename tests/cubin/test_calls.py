@@ -183,7 +183,7 @@ def test_kernels_of_very_many_blocks_do_not_say_that_others_may_begin(monkeypatc
 @pytest.mark.parametrize(
     ("text", "shapes", "pieces"),
     [
-        ('def f(x: "m n") -> "m":\n    return max[n](x)\n', [(4096, 4096)], 16),
+        ('def f(x: "m n") -> "m":\n    return max[n](x)\n', [(4096, 4096)], 8),
         ('def f(x: "n") -> "":\n    return sum[n](x)\n', [(1 << 24,)], 10),
         # What is as large as the array drives out what was prefetched.
         ('def f(x: "m n") -> "m n":\n    return x - max[n](x)\n', [(4096, 4096)], 0),
