@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from redlang.codegen.arguments import PACKED, Arguments, Buffer, short_rows
-from redlang.ir.program import ArrayParam
+from redlang.codegen.arguments import PACKED, Arguments, Buffer, Stride, short_rows
+from redlang.ir import walk
+from redlang.ir.program import ArrayParam, Index, Load, Program
 from redlang.runtime.call import UnitAxes
 from redlang.runtime.launcher import Launch, Stored
 from redlang.runtime.threads import pool
@@ -174,9 +175,12 @@ class Compiled:
         addresses: list[str] = []
         wholes: list[str] = []
         floats: list[str] = []
+        gathered = _gathered(launch.program)
         for x in stored:
             addresses.append(x.address)
             wholes += _stride_lines(launch, x, unit[x.name])
+            if x.name in gathered:
+                _stand_in(launch, x, unit)
         params = {p.name: p for p in launch.program.params}
         for name, variable in launch.scalars.items():
             kind = params[name].dtype.kind
@@ -228,6 +232,42 @@ def _stride_lines(launch: Launch, x: Stored, unit: str | None) -> list[str]:
             if axis != unit:
                 passed.append(f"{name}{scale}")
     return passed
+
+
+def _gathered(program: Program) -> frozenset[str]:
+    """Return the arrays that are read at computed places."""
+    values = [e for d in program.definitions for e in walk.expressions(d.value)]
+    values += [result.value for result in program.results]
+    return frozenset(
+        node.array
+        for value in values
+        for node in walk.nodes(value)
+        if isinstance(node, Load) and not all(isinstance(p, Index) for p in node.subscripts)
+    )
+
+
+def _stand_in(launch: Launch, x: Stored, unit: UnitAxes) -> None:
+    """Add lines that put zeros in the place of an array without elements.
+
+    What is gathered is read before anybody asks whether it is there: a place outside of an axis
+    reads the nearest element, which for an empty axis is the one at -1.
+    """
+    axes = [axis for dim in x.dims for axis in dim.axes]
+    known = short_rows(launch.program) if PACKED in unit else {}
+    steps = {axis: known.get(Stride(x.name, axis), 0) for axis in axes}
+    steps |= {axis: 1 for axis in axes if axis == unit[x.name]}
+    sizes = {axis: launch.extents.known[axis] for axis in axes}
+    reach = " + ".join(f"{n} * max({sizes[axis]}, 1)" for axis, n in steps.items() if n)
+    room = launch.constant(f"{x.dtype.bytes} * ({reach or 0})")
+    empty = launch.constant(f"0 in {_tuple(list(sizes.values()))}")
+    launch.names["zeros"] = np.zeros
+    strides = [f"t{x.variable}_{i} = " for i in range(len(x.dims))]
+    launch.lines += [
+        f"if {empty}:",
+        f"    {''.join(strides)}0",
+        f"    z{x.variable} = zeros(2 * {room} + {x.dtype.bytes}, 'u1')",
+        f"    {x.address} = z{x.variable}.__array_interface__['data'][0] + {room}",
+    ]
 
 
 def _tuple(parts: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from redlang.ir.types import F32
 from redlang.runtime import compiled
 from redlang.runtime.interop import NUMPY
 from redlang.runtime.launcher import Stored
+from tests.with_torch import torch
 
 f32 = np.float32
 
@@ -50,6 +51,20 @@ def layouts(draw, shape):
         for step, extent in zip(steps, shape, strict=True)
     )
     return array[places]
+
+
+@pytest.mark.parametrize("steps", [(1, 1), (40, 2)])
+def test_an_array_without_elements_is_not_read_at_computed_places(steps):
+    picked = redlang.compile(
+        'def picked(x: "m n", i: "i64[m]") -> ("m", "m"):\n'
+        "    return fill(x[m, i], -1), sum[n](fill(x[i, n], 7))\n"
+    )
+    # It has no address at all.
+    x = torch.empty(99)[:0].as_strided((3, 0), steps)
+    assert x.data_ptr() == 0
+    places = torch.tensor([-1, 0, 5])
+    for found, right in zip(picked(x, places), ([-1, -1, -1], [0, 0, 0]), strict=True):
+        np.testing.assert_array_equal(found, right)
 
 
 @settings(max_examples=30, deadline=None)
