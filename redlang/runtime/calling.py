@@ -104,10 +104,15 @@ class Caller:
             values, out, receiver = self._arguments(args, keywords)
             self._set_receiver(receiver)
             if self._bound.provisional:
-                look = self._look(self._bound, tuple(map(_native, values)), None, streamed)
+                look = self._look(self._bound, self._adopted(values), None, streamed)
                 self._settle(look)
                 values, out, receiver = self._arguments(args, keywords)
-            return self._look(self._bound, tuple(map(_native, values)), out, streamed)
+            return self._look(self._bound, self._adopted(values), out, streamed)
+
+    def _adopted(self, values: Values) -> Values:
+        """Return arguments, and what follows them, with native arrays where a call has them."""
+        own = len(self.declared.parameters)
+        return (*map(_native, values[:own]), *values[own:])
 
     def unbound(self, problem: str) -> ArgumentError:
         """Return the error for arguments that Python could not match with parameters."""
@@ -243,7 +248,7 @@ class Caller:
                 keywords[name] = adopted.array if adopted is not None else value
             extra = values[len(names) + len(self._bound.captures) :]
             if extra:
-                native = [_native(x) for x in listed(extra[0])]
+                native = [_native(x) if _is_foreign(x) else x for x in listed(extra[0])]
                 given = tuple(native) if isinstance(extra[0], tuple | list) else native[0]
                 self.call(*first, **keywords, out=given)
                 return extra[0]
@@ -398,7 +403,5 @@ def _is_adopted(value: object) -> bool:
 
 
 def _native(value: object) -> object:
-    if not _is_foreign(value):
-        return value
-    adopted = foreign.adopt(value)
+    adopted = foreign.adopt(value) if _is_adopted(value) else None
     return value if adopted is None else adopted.array

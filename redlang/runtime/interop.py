@@ -110,9 +110,13 @@ def _mark_torch(x: AnyArray) -> Hashable:
         where = x.device
     if x.is_neg() or (x.requires_grad and _torch().is_grad_enabled()):
         return (x.dtype, where, "refused")
-    if x.is_contiguous():
-        return (x.dtype, where)
-    return (x.dtype, where, layout_class(x.shape, x.stride(), 1))
+    try:
+        if x.is_contiguous():
+            return (x.dtype, where)
+        return (x.dtype, where, layout_class(x.shape, x.stride(), 1))
+    except RuntimeError:
+        # Some sparse tensors cannot say.
+        return (x.dtype, where, "refused")
 
 
 def _memory_torch(x: AnyArray) -> Memory:
@@ -124,7 +128,10 @@ def _memory_torch(x: AnyArray) -> Memory:
     if problem[0] == _NO_MEMORY or x.layout is not torch.strided:
         shape = () if x.is_nested else tuple(x.shape)
         return Memory(0, shape, None, dtype, device, problem=problem)
-    address = x.data_ptr() if x.device.type in {"cpu", "cuda"} else 0
+    lies = x.device.type in {"cpu", "cuda"}
+    address = x.data_ptr() if lies else 0
+    if lies and not address and x.numel() and not problem[0]:
+        problem = "has no elements in memory: its storage was freed", "pass a plain tensor"
     return Memory(address, tuple(x.shape), tuple(x.stride()), dtype, device, problem=problem)
 
 
@@ -170,7 +177,8 @@ def _maker_torch(device: str) -> Callable[..., AnyArray]:
         del steps
         return torch.empty(size=shape, dtype=dtype, device=place)
 
-    if quick is None:
+    # Where a user asks for it, torch fills new memory with NaN, and the quick way does not.
+    if quick is None or torch.are_deterministic_algorithms_enabled():
         return plain
     if place.type == "cpu" or torch.cuda.device_count() == 1:
         made: Callable[..., AnyArray] = quick

@@ -81,13 +81,16 @@ def test_a_masked_array_never_passes_for_a_plain_one():
     ("make", "words"),
     [
         (lambda: torch.zeros(2, 2).to_sparse(), "sparse"),
+        (lambda: torch.zeros(2, 2).to_sparse_csr(), "sparse"),
         (lambda: torch.zeros(2, requires_grad=True), "gradient"),
         (lambda: torch.zeros(2, dtype=torch.complex64).conj().imag, "negated"),
     ],
-    ids=["sparse", "gradient", "negated"],
+    ids=["sparse", "compressed", "gradient", "negated"],
 )
+@pytest.mark.filterwarnings("ignore")  # torch's own, of its prototypes
 def test_tensors_that_cannot_be_read_say_why(make, words):
     assert words in interop.TORCH.memory(make()).problem[0]
+    interop.TORCH.mark(make())
 
 
 def test_a_gradient_is_no_matter_under_no_grad():
@@ -210,6 +213,20 @@ def test_new_tensors_are_made_where_the_arrays_are(current, monkeypatch):
         assert (made, found) == ([], torch.device("cuda:1"))
 
 
+def test_new_memory_is_nan_where_torch_was_asked_for_that():
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert interop._maker_torch("cpu")((3,), (1,), torch.float32).isnan().all()
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def freed():
+    x = torch.ones(3, 2)
+    x.untyped_storage().resize_(0)
+    return x
+
+
 def fake():
     with torch._subclasses.fake_tensor.FakeTensorMode():
         return torch.ones(3, 2)
@@ -224,8 +241,9 @@ def fake():
         lambda: torch.func.grad(lambda x: TOTAL(x).sum())(torch.ones(3, 2)),
         lambda: TOTAL(torch.masked.masked_tensor(torch.ones(3, 2), torch.ones(3, 2) > 0)),
         lambda: TOTAL(torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])),
+        lambda: TOTAL(freed()),
     ],
-    ids=["fake", "vmap", "functional", "grad", "masked", "nested"],
+    ids=["fake", "vmap", "functional", "grad", "masked", "nested", "freed"],
 )
 @pytest.mark.filterwarnings("ignore")  # torch's own, of its prototypes
 def test_tensors_without_memory_are_refused_by_warm_kernels_too(call):
@@ -296,3 +314,4 @@ def test_a_numpy_scalar_is_an_array_without_dimensions():
     found = kernel(np.ones(3, np.float32), np.float32(3))
     np.testing.assert_array_equal(found, [3, 3, 3])
     assert found.dtype == np.float32
+    np.testing.assert_array_equal(kernel.reference(np.ones(3), np.float32(3)), [3, 3, 3])
