@@ -18,7 +18,7 @@ from typing import Any
 from redlang.errors import ArgumentError, DTypeError, RedlangError
 from redlang.frontend.wording import counted
 from redlang.kernel import Function, Kernel, compile
-from redlang.std.layouts import Expansion, Layout, Length, disagreement
+from redlang.std.layouts import Expansion, Layout, Length, disagreement, whole_numbers
 
 PLAIN = (bool, int, float)
 KEPT_KINDS = 1024
@@ -119,6 +119,8 @@ class LibraryFunction:
             for each in (error, *error.others):
                 each.source = each.span = None
                 each.hint = re.sub(r"\s*\S+ is called at .*", "", each.hint, flags=re.DOTALL)
+            whole = f"  std.{self.__name__}{self.__signature__}"
+            error.problem = re.sub(r"(?m)^  kernel .*", lambda _: whole, error.problem)
             if isinstance(error, ArgumentError):
                 self._reword(error, {**dict(zip(self._names, args, strict=False)), **options}, axis)
             raise
@@ -147,10 +149,14 @@ class LibraryFunction:
                 kind += type(number), number
                 continue
             values[name] = value
-            shape = getattr(value, "shape", ())
+            try:
+                shape = getattr(value, "shape", ())
+            except RuntimeError:
+                problem, hint = f"{name} of {self.__name__} has no shape", "pass no nested tensor"
+                raise ArgumentError(problem, hint=hint) from None
             if shape:
                 shapes[name] = shape
-                kind += len(shape), value.dtype
+                kind += len(shape), getattr(value, "dtype", None)
         positions = (axis,) if type(axis) is int else self._positions(axis, values)
         shares = self.shared and self._shares(shapes)
         key = (*kind, positions, shares)
@@ -165,8 +171,6 @@ class LibraryFunction:
     def _reword(self, error: ArgumentError, named: dict[str, object], axis: object) -> None:
         """Say what is wrong with a call without the names that only the kernel's text has."""
         problem, *lines = error.problem.split("\n")
-        whole = f"  std.{self.__name__}{self.__signature__}"
-        lines = [whole if line.startswith("  kernel ") else line for line in lines]
         name, _, declared = error.hint.partition(" is declared with the axes ")
         if declared and "..." in self.arguments.get(name, ""):
             own = f"{name}: {self.arguments[name]!r}"
@@ -223,6 +227,9 @@ class LibraryFunction:
             value = value.item()
         if not isinstance(value, numbers.Real):
             raise ArgumentError(f"{name} of {self.__name__} is {value!r}, not a number")
+        if isinstance(self.macro.defaults.get(name), bool) and not isinstance(value, bool):
+            problem = f"{name} of {self.__name__} is {value!r}, and must be a bool"
+            raise DTypeError(problem, hint=f"pass bool({name})")
         if name in self.integers:
             self._check_integer(name, value)
         return value
@@ -290,6 +297,9 @@ class LibraryFunction:
                 if listed
                 else "a number has no axis to work along",
             )
+        for name in self._names:
+            if name not in (*values, *fixed, *self.macro.defaults):
+                raise ArgumentError(f"{name} of {self.__name__} is missing", hint=self._usage)
         for name in shapes:
             if name not in self.arguments:
                 raise ArgumentError(
@@ -306,15 +316,14 @@ class LibraryFunction:
             # 1, 1.0 and True are equal, and not the same in a kernel.
             tuple((name, type(v), v) for name, v in fixed.items()),
             tuple(name for name in values if name not in shapes),
-            any("float64" in str(values[name].dtype) for name in shapes),
+            any("float64" in str(getattr(values[name], "dtype", "")) for name in shapes),
             shares,
         )
 
     def _positions(self, axis: object, values: dict[str, Any]) -> tuple[int, ...]:
         """Return what was given as `axis=` as whole numbers."""
-        given = tuple(axis) if isinstance(axis, Iterable) else (axis,)
-        positions = tuple(int(p) for p in given if isinstance(p, numbers.Integral))
-        if not positions or len(positions) < len(given):
+        positions = whole_numbers(axis)
+        if not positions:
             ndim = len(getattr(values.get(self._leader), "shape", ()))
             raise ArgumentError(
                 f"axis of {self.__name__} is {axis!r}, and must be an integer or several",

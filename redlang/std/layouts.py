@@ -6,8 +6,9 @@ there are and which of them the function works along; then every dimension has a
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from redlang.errors import ArgumentError
 
@@ -85,3 +86,15 @@ def disagreement(
             if first.extent != found.extent:
                 return found, first, name
     return None
+
+
+def whole_numbers(given: Any) -> tuple[int, ...]:
+    """Return a whole number, or several of them; nothing if it is something else."""
+    try:
+        return (operator.index(given),)
+    except TypeError:
+        pass
+    try:
+        return tuple(map(operator.index, given))
+    except TypeError:
+        return ()
