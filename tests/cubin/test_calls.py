@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import redlang
+from redlang.codegen.cuda.chained import chained
+from redlang.codegen.cuda.kernel_text import KernelText, Prefetch
 from redlang.frontend.syntax import ArrayAnnotation
 from redlang.schedule.device import DEFAULT_DEVICE
 from tests.cubin.device import compiling, simulated
@@ -202,6 +204,12 @@ def test_what_is_read_first_is_prefetched_before_the_wait(text, shapes, pieces, 
     assert before.count("prefetch.global.L2") == pieces
     assert "prefetch" not in after
     assert not re.search(r"\bld\.global|\bst\.global|cp\.async", before)
+
+
+def test_blocks_of_a_cluster_prefetch_together():
+    prefetch = Prefetch(("prefetch()",), 5)
+    text = KernelText("f", "def f():\n    run()\n", (), 128, 1, 0, (), cluster=8, prefetch=prefetch)
+    assert "if cuda.blockIdx.x < 664:\n" in chained(text, DEFAULT_DEVICE).source
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint64"])

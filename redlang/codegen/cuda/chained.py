@@ -31,7 +31,9 @@ def chained(text: Text, device: Device) -> Text:
     lines: list[str] = []
     if isinstance(text, KernelText) and text.prefetch is not None:
         waiting = min(text.prefetch.blocks, device.sm.threads // text.threads)
-        lines.append(f"    if cuda.blockIdx.x < {waiting * device.sms}:")
+        # Blocks of a cluster do the same.
+        first = -(-waiting * device.sms // text.cluster) * text.cluster
+        lines.append(f"    if cuda.blockIdx.x < {first}:")
         lines += [f"        {line}" for line in text.prefetch.lines]
     return replace(with_lines(text, [*lines, *_WAIT_THEN_LEAD]), follows=True)
 
