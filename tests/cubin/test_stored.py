@@ -70,7 +70,7 @@ def test_rows_are_loaded_once_and_read_in_parts(text, length, dtype, rows, gpu, 
 
 def test_rows_may_end_before_the_last_part(gpu, rng):
     kernel = redlang.compile(LAYER_NORM.strip())
-    x, gain = rng.standard_normal((4099, 100)), np.ones(100)
+    x, gain = rng.standard_normal((60, 300)), np.ones(300)
     given = [a.astype(BF16) for a in (x, gain, gain)]
     found = kernel(*given).astype(np.float64)
     np.testing.assert_allclose(found, kernel.reference(*given).astype(np.float64), atol=0.03)
