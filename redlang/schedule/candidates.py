@@ -306,7 +306,9 @@ class Maker(Spreader):
             outer = [(a, facts.extent(a)) for a in (*self.nest.base, *grid)]
             beside = [] if across else spread_units(outer, left)
             left //= prod(s.threads for s in beside)
-            looped = [a for a in axes if a not in whole]
+            looped = [a for a in axes if a not in whole and a not in facts.slots]
+            # Every thread has all of a list.
+            shape += [Spread(a, facts.extent(a)) for a in axes if a in facts.slots]
             room = max(1, HELD // held)
             for axis in reversed(looped):
                 spread = spread_part(axis, facts.extent(axis), left, min(4, room))

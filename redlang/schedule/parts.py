@@ -115,7 +115,8 @@ class Spreader:
         """Return the axis along which neighbouring lanes go: the vector axis, or the last."""
         if self.vector is not None and self.vector in axes:
             return self.vector
-        return ([a for a in axes if a not in self.facts.run] or axes)[-1]
+        facts = self.facts
+        return ([a for a in axes if a not in facts.run and a not in facts.slots] or axes)[-1]
 
     def spread(self, axes: Sequence[str], threads: int, width: int) -> list[Spread]:
         """Spread whole extents over threads, the vector axis first; it comes last in the result."""
@@ -127,7 +128,8 @@ class Spreader:
         for axis in order:
             extent = facts.extent(axis)
             own = width if axis == self.vector else 1
-            if axis != vector and facts.is_short(axis):
+            if axis in facts.slots or (axis != vector and facts.is_short(axis)):
+                # Every lane that has folded a list has all of it.
                 found.append(Spread(axis, extent))
                 continue
             count = min(left, power_below(-(-extent // own)))
@@ -203,7 +205,8 @@ class Spreader:
         found = []
         left = threads
         for axis in order:
-            if axis != vector and facts.is_short(axis):
+            if axis in facts.slots or (axis != vector and facts.is_short(axis)):
+                # Every lane that has folded a list has all of it.
                 found.append(Spread(axis, facts.extent(axis)))
                 continue
             own = width if axis == self.vector else 1

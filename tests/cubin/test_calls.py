@@ -148,6 +148,14 @@ def test_lengths_of_short_calls_have_few_classes(gpu):
     assert info.compilations + info.loaded <= 3
 
 
+def test_what_is_summed_over_a_list_of_columns_is_summed_once(gpu, rng):
+    kernel = redlang.compile(
+        'def f(x: "n m") -> "m j":\n    v, _ = topk[n:j](x, 2)\n    return v / sum[j](v)\n'
+    )
+    x = rng.random((16, 65)).astype(np.float32) + 1
+    close(kernel(x), kernel.reference(x))
+
+
 def test_lines_that_each_read_the_one_before_twice_stay_lines(gpu, rng):
     halves = "    {0} = {0} * 0.5 + {0} * 0.5\n"
     text = """

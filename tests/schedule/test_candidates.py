@@ -148,6 +148,20 @@ def test_lanes_of_streamed_columns_lie_along_them(proposed):
     assert all(t.spreads[-1].axis == "m" for t in streamed)
 
 
+@pytest.mark.parametrize("shape", ["n m", "m n"])
+def test_no_lanes_share_a_list(shape, proposed):
+    text = f"""
+def shares(x: "{shape}") -> ("m j", "m"):
+    v, _ = topk[n:j](x, 3)
+    return v / sum[j](v), sum[n](x)
+"""
+    found = proposed(text, ((300, 400), "f32"))
+    assert any(r.candidate.family == "held" for r in found)
+    # Others may read a list from memory.
+    making = [p for r in found for p in r.candidate.parts if dict(p.plan.tiles).get("j") == 3]
+    assert all(part.threads.spread("j").threads == 1 for part in making)
+
+
 def test_thresholds_are_asked_of_an_element_at_once():
     text = """
 def below(x: "m n", w: "m n", t: "j") -> "m j":
