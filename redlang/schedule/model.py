@@ -67,6 +67,8 @@ compute together. Where there are more, others begin as they end, and all get ou
 tiles ahead they wait for memory while they compute."""
 IDLE = 0.115
 """How much shows of the time in which the last wave of blocks leaves SMs without work."""
+STEPS = 3
+"""Waves from which on blocks are out of step, so that the last of them leave no SM idle for long."""
 CALLS = (1.0, 0.93, 0.86)
 """Units of the calls of a class, of those that it is planned with."""
 JOINED = 11.3
@@ -160,7 +162,7 @@ def estimate(part: Part, facts: Facts, device: Device) -> Estimate:
     power = 1 + (SMOOTH - 1) * min(1.0, max(warps, 1) / ENOUGH_WARPS)
     total = sum(t**power for t in terms.values()) ** (1 / power)
     waves = shape.blocks / (resident * device.sms)
-    if not part.threads.ahead:
+    if not (part.threads.ahead or part.threads.stored):
         computed = max(terms["arithmetic"], terms["special functions"])
         total += TOGETHER * computed / max(1.0, waves)
     total += IDLE * _idle(waves) * max(terms["memory"], terms["arithmetic"])
@@ -183,7 +185,7 @@ def estimate(part: Part, facts: Facts, device: Device) -> Estimate:
 def _idle(waves: float) -> float:
     """Return how much longer waves of blocks take than full ones, over the calls of a class."""
     calls = [max(1.0, waves * part) for part in CALLS]
-    return sum(ceil(w) / w - 1 for w in calls) / len(calls)
+    return sum(ceil(w) / w - 1 for w in calls if w < STEPS) / len(calls)
 
 
 class _Shape:
