@@ -102,6 +102,11 @@ class Call:
         return {n: v.item() if pointed_dtype(v) else v for n, v in scalars.items()}
 
     @property
+    def captured(self) -> dict[str, object]:
+        """Return the numbers from outside by name, which nobody gives as arguments."""
+        return {c.name: self.values[c.name] for c in self.resolution.captures}
+
+    @property
     def pointed(self) -> dict[str, DType]:
         """Return the element types of the scalars that lie on a GPU."""
         found = {n: pointed_dtype(v) for n, v in self.values.items() if n not in self.arguments}

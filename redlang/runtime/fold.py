@@ -125,6 +125,7 @@ class Fold:
         self._kernel = kernel
         self._size = size
         self._constants = dict(constants)
+        self._captured: dict[str, object] = {}
         self._resolved: Program | None = None
         self._stream: Stream | None = None
         self._scope: Scope | None = None
@@ -160,12 +161,13 @@ class Fold:
         windows = {self.axis: (first, first + length)}
         scope = self._fixed(chunk, made)
         self._check_extents(scope, "this chunk", "earlier ones")
+        check_same(self._captured, call.captured, "this chunk and earlier ones")
         shifted: dict[str, Any] = dict(scope.arrays)
         for name in made.varying:
             dim = made.program.array(name).axes.index(self.axis)
             shifted[name] = _Chunk(chunk.arrays[name], dim, first)
         self._scope = scope
-        self._constants = self._unvarying(call, made)
+        self._constants, self._captured = self._unvarying(call, made), call.captured
         states = self._run(made, replace(scope, arrays=shifted, windows=windows), first, length)
         self._add(_Piece(first, first + length, states))
         self._next = first + length
@@ -196,10 +198,12 @@ class Fold:
         if None not in (self._size, other._size) and self._size != other._size:
             raise ArgumentError(f"this fold has size={self._size}, the other one {other._size}")
         check_same(self._constants, other._constants, "the two folds")
+        check_same(self._captured, other._captured, "the two folds")
         self._check_extents(other._scope, "the other fold", "this one")
         joint = self._copy()
         joint._size = other._size if self._size is None else self._size
         joint._constants = {**other._constants, **joint._constants}
+        joint._captured = {**other._captured, **joint._captured}
         if other._stream is None:
             return joint
         joint._resolved = joint._resolved or other._resolved
@@ -330,7 +334,8 @@ class Fold:
     def _unvarying(call: Call, made: Stream) -> dict[str, object]:
         """Return the arguments of a call that are the same for all chunks, defaults too."""
         arrays = {n: a.value for n, a in call.arguments.items() if n not in made.varying}
-        return {**call.scalars, **arrays}
+        scalars = {n: value for n, value in call.scalars.items() if n not in call.captured}
+        return {**scalars, **arrays}
 
     def _check_extents(self, scope: Scope | None, new: str, old: str) -> None:
         """Raise ArgumentError unless all axes but the streamed one are as long as before."""
@@ -422,7 +427,7 @@ class Fold:
         return made
 
     def _copy(self) -> Fold:
-        copy = Fold(self._kernel, self.axis, self._size, self._constants)
+        copy = object.__new__(Fold)
         copy.__dict__.update(self.__dict__)
         copy._pieces = list(self._pieces)
         return copy

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import redlang
 from redlang import std
+from redlang.testing import check
 from tests.with_torch import torch
 
 f32 = np.float32
@@ -342,6 +343,26 @@ def test_folds_travel():
     fold = pickle.loads(pickle.dumps(entropy.fold("n").update(X[:, :30])))
     fold = pickle.loads(pickle.dumps(fold.update(X[:, 30:])))
     np.testing.assert_allclose(fold.result(), entropy.reference(X), rtol=1e-5)
+
+
+def test_a_number_from_outside_is_one_for_all_elements():
+    outside = {"eps": 0.25, "kept": 2, "width": 3}
+    text = """
+def rms(x: "m n") -> ("m", "m 2", "m w"):
+    w = axis(width)
+    values, _ = topk[n](x, kept)
+    return sqrt(mean[n](x * x) + eps), values, sum[n](where(n % width == w, x))
+"""
+    kernel = redlang.compile(text, names=outside)
+    first = kernel.fold("n").update(X[:, :20]).update(X[:, 20:40])
+    last = pickle.loads(pickle.dumps(kernel.fold("n").update(X[:, 40:], offset=40)))
+    same(kernel.fold("n").merge(first).merge(last).result(), kernel.reference(X), rtol=1e-5)
+    check(kernel, examples=3)
+    outside["eps"] = 0.5
+    with pytest.raises(redlang.ArgumentError, match=r"eps differs .* chunk .*: 0\.25 and 0\.5"):
+        first.update(X[:, 40:])
+    with pytest.raises(redlang.ArgumentError, match="eps differs between the two folds"):
+        first.merge(kernel.fold("n").update(X[:, 40:], offset=40))
 
 
 def test_places_count_from_the_offset():
