@@ -10,9 +10,9 @@ from __future__ import annotations
 import ast
 import importlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from redlang import pipeline
 from redlang.errors import SourceUnavailableError
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from redlang.frontend.scope import NamesScope
     from redlang.frontend.syntax import Syntax
     from redlang.source import SourceText
+
+
+Made = TypeVar("Made", bound="Defined")
 
 
 class Definition:
@@ -103,7 +106,7 @@ class Definition:
     def takes_receiver(self) -> bool:
         """Tell whether the first parameter is a method's receiver, as far as Python's code says."""
         if self._function is None:
-            return self._receiver is not None
+            return self.receiver is not None
         code = self._function.__code__
         return code.co_argcount > 0 and code.co_varnames[0] in pipeline.RECEIVERS
 
@@ -156,6 +159,72 @@ class Definition:
             if name in dotted or pipeline.means_something(value):
                 found[name] = _pack(value)
         return found
+
+
+class Defined:
+    """Common to kernels, macros and monoids: a name, a text, and how they travel."""
+
+    role: pipeline.Role = "kernel"
+
+    def __init__(self, definition: Definition, like: object = None) -> None:
+        self._definition = definition
+        self._entity: object = None
+        self.__name__ = definition.name
+        self.__qualname__ = getattr(like, "__qualname__", definition.name)
+        self.__module__ = getattr(like, "__module__", None) or "redlang.text"
+        self.__doc__ = getattr(like, "__doc__", None)
+        if callable(like) and not isinstance(like, type):
+            # Where `inspect`, `help` and `doctest` look for signature and place.
+            self.__wrapped__: Callable[..., Any] = like
+
+    @property
+    def text(self) -> str:
+        """The definition's text.
+
+        Raises:
+            SourceUnavailableError: It cannot be found.
+        """
+        return self._definition.source.text
+
+    def __redlang__(self) -> object:
+        """Return what this object means inside a kernel."""
+        if self._entity is None:
+            self._entity = pipeline.entity(self._definition, self.role)
+        return self._entity
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Pickle by name where it can be imported, else by text.
+
+        What is defined in `__main__` has no name elsewhere, and goes by its text.
+        """
+        if self.__module__ != "__main__" and _importable(self):
+            return self.__qualname__
+        state = (self.__module__, self.__qualname__, self.__doc__)
+        # In two steps: the names that a text takes along may lead back to the object itself.
+        return _blank, (type(self),), (self._definition, self.own_options(), state)
+
+    def __setstate__(
+        self, state: tuple[Definition, dict[str, Any], tuple[str, str, str | None]]
+    ) -> None:
+        """Restore what was pickled by text."""
+        definition, options, names = state
+        self.__init__(definition, **options)  # type: ignore[misc]
+        self.__module__, self.__qualname__, self.__doc__ = names
+
+    def own_options(self) -> dict[str, Any]:
+        """Return the options that it was made with."""
+        return {}
+
+
+def _importable(value: Defined) -> bool:
+    found: object = sys.modules.get(value.__module__)
+    for part in value.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return found is value
+
+
+def _blank(kind: type[Made]) -> Made:
+    return kind.__new__(kind)
 
 
 def _names_around(target: type) -> Mapping[str, object]:

@@ -6,14 +6,13 @@ compiler) is loaded at the first call.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from redlang import inspection, pipeline
-from redlang.definition import Definition
+from redlang import inspection, pipeline, streams
+from redlang.definition import Defined, Definition
 from redlang.errors import ArgumentError, RedlangError, brief, briefly
 from redlang.options import Contract, Fuse, Instructions, Options, Rounding
 
@@ -22,78 +21,13 @@ if TYPE_CHECKING:
     from redlang.runtime.calling import Caller
     from redlang.runtime.cuda_code import KernelStats
     from redlang.runtime.fold import Fold
+    from redlang.runtime.methods import MethodCaller
 
 Precision = Literal["double", "declared"]
 Target = TypeVar("Target", bound=Callable[..., Any])
-Defined = TypeVar("Defined", bound="_Defined")
 
 
-class _Defined:
-    """Common to kernels, macros and monoids: a name, a text, and how they travel."""
-
-    role: pipeline.Role = "kernel"
-
-    def __init__(self, definition: Definition, like: object = None) -> None:
-        self._definition = definition
-        self._entity: object = None
-        self.__name__ = definition.name
-        self.__qualname__ = getattr(like, "__qualname__", definition.name)
-        self.__module__ = getattr(like, "__module__", None) or "redlang.text"
-        self.__doc__ = getattr(like, "__doc__", None)
-        if callable(like) and not isinstance(like, type):
-            # Where `inspect`, `help` and `doctest` look for signature and place.
-            self.__wrapped__ = like
-
-    @property
-    def text(self) -> str:
-        """The definition's text.
-
-        Raises:
-            SourceUnavailableError: It cannot be found.
-        """
-        return self._definition.source.text
-
-    def __redlang__(self) -> object:
-        """Return what this object means inside a kernel."""
-        if self._entity is None:
-            self._entity = pipeline.entity(self._definition, self.role)
-        return self._entity
-
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        """Pickle by name where it can be imported, else by text.
-
-        What is defined in `__main__` has no name elsewhere, and goes by its text.
-        """
-        if self.__module__ != "__main__" and _importable(self):
-            return self.__qualname__
-        state = (self.__module__, self.__qualname__, self.__doc__)
-        # In two steps: the names that a text takes along may lead back to the object itself.
-        return _blank, (type(self),), (self._definition, self._options(), state)
-
-    def __setstate__(
-        self, state: tuple[Definition, dict[str, Any], tuple[str, str, str | None]]
-    ) -> None:
-        """Restore what was pickled by text."""
-        definition, options, names = state
-        self.__init__(definition, **options)  # type: ignore[misc]
-        self.__module__, self.__qualname__, self.__doc__ = names
-
-    def _options(self) -> dict[str, Any]:
-        return {}
-
-
-def _importable(value: _Defined) -> bool:
-    found: object = sys.modules.get(value.__module__)
-    for part in value.__qualname__.split("."):
-        found = getattr(found, part, None)
-    return found is value
-
-
-def _blank(kind: type[Defined]) -> Defined:
-    return kind.__new__(kind)
-
-
-class Kernel(_Defined):
+class Kernel(Defined):
     """A kernel: call it with arrays of one library and device, get arrays of that kind.
 
     Attributes:
@@ -106,7 +40,7 @@ class Kernel(_Defined):
         """Make a kernel; users write `redlang.kernel` or `redlang.compile`."""
         super().__init__(definition, like)
         self.options = options or Options()
-        self._caller: Caller | None = None
+        self._caller: Caller | MethodCaller | None = None
 
     def __call__(self, /, *args: Any, **keywords: Any) -> Any:  # noqa: ANN401
         """Run the kernel.
@@ -189,7 +123,7 @@ class Kernel(_Defined):
         return inspection.sweeps(self._start())
 
     @brief
-    def fold(self, axis: str, size: int | None = None, **constants: Any) -> Fold:  # noqa: ANN401
+    def fold(self, /, axis: str, size: int | None = None, **constants: Any) -> Fold:  # noqa: ANN401
         """Return an empty stream along `axis`: `update` it with chunks, `merge`, take `result`.
 
         Args:
@@ -200,7 +134,7 @@ class Kernel(_Defined):
         Raises:
             FusionError: The kernel passes over the axis more than once, or returns it.
         """
-        return pipeline.fold(self, axis, size, constants)
+        return streams.fold(self, axis, size, constants)
 
     def cache_info(self) -> inspection.CacheInfo:
         """Return what has been compiled for this kernel, and why."""
@@ -214,7 +148,7 @@ class Kernel(_Defined):
     def __get__(self, instance: object, owner: type | None = None) -> Any:  # noqa: ANN401
         """Bind a kernel whose first parameter is `self`; any other is like a static method."""
         if instance is not None and self._definition.takes_receiver:
-            return MethodType(self, instance)
+            return Method(self, instance)
         return self
 
     def __repr__(self) -> str:
@@ -223,7 +157,8 @@ class Kernel(_Defined):
     def _repr_html_(self) -> str | None:
         return inspection.html(self)
 
-    def _options(self) -> dict[str, Any]:
+    def own_options(self) -> dict[str, Any]:
+        """Return the options that it was made with."""
         return {"options": self.options}
 
     @property
@@ -241,12 +176,54 @@ class Kernel(_Defined):
         return made
 
 
+class Method(Kernel):
+    """A kernel together with the object that it is a method of, which goes along with each call.
+
+    Attributes:
+        __self__: The object.
+        __func__: The kernel, which has compiled what the methods of all objects share.
+    """
+
+    def __init__(self, kernel: Kernel, instance: object) -> None:
+        """Bind a kernel; users write `instance.kernel`."""
+        self.__dict__.update(kernel.__dict__)
+        self.__self__, self.__func__ = instance, kernel
+        if "__wrapped__" in self.__dict__:
+            self.__wrapped__ = MethodType(self.__wrapped__, instance)
+
+    def __call__(self, /, *args: Any, **keywords: Any) -> Any:  # noqa: ANN401
+        """Run the kernel; see `Kernel.__call__`."""
+        return self.__func__(self.__self__, *args, **keywords)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Method:
+        """Return itself: it is bound."""
+        return self
+
+    def __redlang__(self) -> object:
+        """Return what it means inside a kernel: nothing, since kernels have no objects."""
+        return pipeline.method_entity(self.__name__)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Method):
+            return NotImplemented
+        return self.__func__ is other.__func__ and self.__self__ is other.__self__
+
+    def __hash__(self) -> int:
+        return hash((id(self.__self__), self.__func__))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Method, (self.__func__, self.__self__)
+
+    def _start(self) -> pipeline.Machine:
+        return self.__func__._start().bound(self.__self__)
+
+
 def copy(kernel: Kernel) -> Kernel:
     """Return a kernel of the same definition that has compiled nothing yet."""
     return Kernel(kernel._definition, options=kernel.options)
 
 
-class Function(_Defined):
+class Function(Defined):
     """A macro: kernels call it, and its body is put in the place of the call."""
 
     role = "macro"
@@ -263,7 +240,7 @@ class Function(_Defined):
         super().__init__(definition, like)
         self.axes = axes
         self.integers = integers
-        definition.options = {n: text for n, text in self._options().items() if text is not None}
+        definition.options = {n: text for n, text in self.own_options().items() if text is not None}
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -290,11 +267,12 @@ class Function(_Defined):
     def __repr__(self) -> str:
         return f"<redlang function {self._definition.header}>"
 
-    def _options(self) -> dict[str, Any]:
+    def own_options(self) -> dict[str, Any]:
+        """Return the options that it was made with."""
         return {"axes": self.axes, "integers": self.integers}
 
 
-class Monoid(_Defined):
+class Monoid(Defined):
     """A reduction of the user's own: init, lift, combine and finish."""
 
     role = "monoid"

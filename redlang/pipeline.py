@@ -6,13 +6,13 @@ stage first runs, so that `import redlang` stays fast.
 
 from __future__ import annotations
 
-import contextlib
+import copy
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from redlang.errors import ArgumentError, BackendError, DTypeError, KernelSyntaxError
+from redlang.errors import ArgumentError, BackendError, KernelSyntaxError
 from redlang.options import Fuse, Options, fault
 
 if TYPE_CHECKING:
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from redlang.frontend.syntax import Function, Parameter, Syntax
     from redlang.ir.program import Program
     from redlang.runtime.call import Call, Chosen
+    from redlang.runtime.calling import Caller
     from redlang.runtime.compiler import Compiler
     from redlang.runtime.cuda_compiler import CudaCompiler
     from redlang.runtime.cuda_finder import CudaFinder
-    from redlang.runtime.fold import Fold
-    from redlang.runtime.stream import Stream
+    from redlang.runtime.methods import MethodCaller
     from redlang.schedule.device import Device
     from redlang.source import SourceText
 
@@ -199,6 +199,14 @@ def entity(definition: Text, role: Role) -> object:
     return make(syntax, source, definition.scope)
 
 
+def method_entity(name: str) -> object:
+    """Return what a kernel that is bound to an object means inside a kernel."""
+    from redlang.frontend.scope import Foreign
+
+    hint = f"write {name} outside the class, and what it reads of its object as parameters"
+    return Foreign("a method of an object", callable=True, hint=hint)
+
+
 def parameters(definition: Text) -> tuple[Parameter, ...]:
     """Return the parameters of a kernel or macro."""
     from redlang.frontend.syntax import Function
@@ -248,13 +256,23 @@ class Machine:
         self.history = History()
         self._cuda_finders: dict[tuple[Program, Device], CudaFinder] = {}
         names = definition.receiver_names if definition.receiver is not None else None
-        self.caller = Caller(
+        self.caller: Caller | MethodCaller = Caller(
             Declared(syntax, definition.source, definition.header),
             definition.scope,
             self.backend,
             definition.receiver,
             names,
         )
+
+    def bound(self, instance: object) -> Machine:
+        """Return what stands behind a method of `instance`: the same, and its receiver is known."""
+        from redlang.runtime.calling import Caller
+        from redlang.runtime.methods import MethodCaller
+
+        assert isinstance(self.caller, Caller)
+        made = copy.copy(self)
+        made.caller = MethodCaller(self.caller, instance)
+        return made
 
     def backend(self, call: Call, device: str) -> Chosen:
         """Return what runs a kind of call on a device.
@@ -352,98 +370,3 @@ def operands(
         name: argument.library.to_numpy(argument.value) for name, argument in call.arguments.items()
     }
     return call.program, {**call.scalars, **arrays}
-
-
-# Streams
-
-
-class HasMachine(Protocol):
-    """A kernel, as folds see it."""
-
-    __name__: str
-
-    @property
-    def machine(self) -> Machine:
-        """What stands behind it."""
-
-
-class Streams:
-    """What the folds of a kernel ask of it; pickles with the kernel."""
-
-    def __init__(self, kernel: HasMachine) -> None:
-        """Serve the folds of `kernel`."""
-        self.kernel = kernel
-
-    @property
-    def _machine(self) -> Machine:
-        return self.kernel.machine
-
-    def examine(self, arguments: Mapping[str, object], axis: str) -> Call:
-        """Return what a call with these arguments, a piece along an axis, would run on."""
-        return self._machine.caller.examine((), arguments, streamed=axis)
-
-    def stream(self, program: Program, axis: str) -> Stream:
-        """Return what a stream of a program, as resolved, runs.
-
-        Raises:
-            FusionError: The program has no single sweep over the axis.
-        """
-        from redlang.runtime.stream import stream
-
-        derived = self._machine.compiler(program).derived
-        return stream(derived.program, derived.sweeps, axis)
-
-    def varying(self, axis: str) -> tuple[str, ...]:
-        """Return the array parameters that vary with an axis, in order."""
-        from redlang.frontend.syntax import ArrayAnnotation
-
-        return tuple(
-            p.name
-            for p in self._machine.caller.declared.parameters
-            if isinstance(p.annotation, ArrayAnnotation)
-            and any(spec.name == axis for dim in p.annotation.dims for spec in dim.axes)
-        )
-
-    def missing(self, arguments: Mapping[str, object]) -> tuple[str, ...]:
-        """Return the parameters that have neither an argument nor a default."""
-        declared = self._machine.caller.declared.parameters
-        return tuple(p.name for p in declared if p.default is None and p.name not in arguments)
-
-    def check_known(self, names: Iterable[str]) -> None:
-        """Raise ArgumentError unless all names are those of parameters."""
-        from redlang.frontend.builtins import nearest
-
-        known = [p.name for p in self._machine.caller.declared.parameters]
-        for name in names:
-            if name not in known:
-                match = nearest(name, known)
-                raise ArgumentError(
-                    f"{self!r} has no parameter {name!r}",
-                    hint=f"did you mean {match}?" if match else f"it has {', '.join(known)}",
-                )
-
-    def __repr__(self) -> str:
-        return self.kernel.__name__
-
-
-def fold(kernel: HasMachine, axis: str, size: int | None, constants: Mapping[str, object]) -> Fold:
-    """Return an empty stream; see `Kernel.fold`."""
-    from redlang.runtime.fold import Fold
-
-    streams = Streams(kernel)
-    # With the element types of the last call, or f32, and whole groups: a kernel that can be no
-    # stream says so now.
-    with contextlib.suppress(DTypeError):
-        streams.stream(_unragged(kernel.machine), axis)
-    return Fold(streams, axis, size, constants)
-
-
-def _unragged(machine: Machine) -> Program:
-    """Return the program for the element types of the last call, and for no ragged dimension."""
-    from redlang.frontend.draft import Signature
-    from redlang.ir.program import ArrayParam
-
-    latest = machine.caller.latest.program
-    params = latest.params if latest is not None else ()
-    dtypes = {p.name: p.dtype for p in params if isinstance(p, ArrayParam)}
-    return machine.caller.resolve(Signature(dtypes, ragged=frozenset())).program

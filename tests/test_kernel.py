@@ -21,6 +21,7 @@ import pytest
 import redlang
 from redlang.frontend.builtins import RENAMED
 from redlang.targets import nvvm
+from redlang.testing import check
 from tests.with_torch import torch
 
 f32 = np.float32
@@ -70,6 +71,10 @@ class Layer:
     @redlang.kernel
     def amplified(self, x: "n") -> "n":
         return x * self.gain
+
+    @redlang.kernel
+    def total(self, x: "n") -> "":
+        return sum[n](x) * self.gain
 
     @staticmethod
     @redlang.kernel
@@ -442,6 +447,27 @@ def test_methods_read_their_object():
     np.testing.assert_array_equal(loud.doubled(X[0]), [0, 2, 4])
     np.testing.assert_array_equal(Layer.doubled(X[0]), [0, 2, 4])
     np.testing.assert_array_equal(loud.tripled(X[0]), [0, 3, 6])
+
+
+def test_a_method_is_a_whole_kernel():
+    loud, quiet = Layer(10), Layer(0.5)
+    quiet.amplified(X[0])
+    method = loud.amplified
+    assert isinstance(method, redlang.Kernel)
+    assert method == loud.amplified != quiet.amplified
+    assert list(inspect.signature(method).parameters) == ["x"]
+    assert "self.gain: float captured" in method.explain("program")
+    for bound in (method, pickle.loads(pickle.dumps(method))):
+        np.testing.assert_array_equal(bound.reference(X[0]), [0, 10, 20])
+        check(bound, examples=3)
+    folds = [loud.total.fold("n"), Layer.total.fold("n", self=loud)]
+    for fold in (*folds, pickle.loads(pickle.dumps(folds[0]))):
+        assert fold.update(X[0]).update(X[1]).result() == 150
+    with pytest.raises(redlang.ArgumentError, match=r"instance\.total\.fold\('n'\)"):
+        Layer.total.fold("n")
+    inner = redlang.compile('def f(x: "n") -> "n": return loud.amplified(x)', {"loud": loud})
+    with pytest.raises(redlang.UnknownNameError, match=r"a method of an object"):
+        inner(X[0])
 
 
 def test_a_text_whose_names_lead_back_to_it_pickles():

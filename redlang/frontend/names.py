@@ -178,9 +178,9 @@ def function(frame: Frame, node: syntax.Call) -> Inlined:
             raise UnknownNameError(f"there is no function {text}", hint=hint, span=span)
         case outside.Number():
             raise UnknownNameError(f"{text} is a number and cannot be called", span=span)
-        case outside.Foreign(what):
+        case outside.Foreign(what, hint=advice):
             last = text.rpartition(".")[2]
-            hint = (
+            hint = advice or (
                 f"use redlang's own {_own(frame, node, last)}"
                 if last in BUILTINS
                 else _scan(frame, node)

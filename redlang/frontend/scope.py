@@ -58,11 +58,19 @@ class UserMonoid:
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """Anything else that the name means in Python: `what` says it in words."""
+    """Anything else that the name means in Python.
+
+    Attributes:
+        what: What it is, in words.
+        array: Whether it is an array.
+        callable: Whether Python can call it.
+        hint: What to do where a kernel calls it; empty where that follows from the call.
+    """
 
     what: str
     array: bool = False
     callable: bool = False
+    hint: str = ""
 
 
 Entity: TypeAlias = Number | Macro | Callee | UserMonoid | Foreign

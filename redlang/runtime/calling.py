@@ -141,9 +141,14 @@ class Caller:
             problem = str(error)
         raise self.unbound(problem)
 
-    def resolve(self, signature: Signature | None = None) -> Resolution:
-        """Return the program for a signature, by default with f32 for every open element type."""
+    def resolve(self, signature: Signature | None = None, receiver: object = None) -> Resolution:
+        """Return the program for a signature, by default with f32 for every open element type.
+
+        A method's receiver is the last one that was seen, where none is given.
+        """
         with BUILDING:
+            if receiver is not None:
+                self._set_receiver(receiver)
             syntax, source = self.declared.syntax, self.declared.source
             return resolve_fully(syntax, source, signature or Signature(), self.scope)
 

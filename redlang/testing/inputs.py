@@ -139,7 +139,8 @@ def parameters(kernel: Kernel) -> Sequence[syntax.Parameter]:
             f"{getattr(kernel, '__name__', repr(kernel))} is no kernel",
             hint="put @redlang.kernel above a function",
         )
-    entity = kernel.__redlang__()
+    # A method has the signature of the kernel that it binds.
+    entity = getattr(kernel, "__func__", kernel).__redlang__()
     assert isinstance(entity, Callee)
     return entity.syntax.parameters
 
