@@ -68,7 +68,7 @@ tiles ahead they wait for memory while they compute."""
 IDLE = 0.115
 """How much shows of the time in which the last wave of blocks leaves SMs without work."""
 STEPS = 3
-"""Waves from which on blocks are out of step, so that the last of them leave no SM idle for long."""
+"""Waves from which on blocks are out of step, so that the last one leaves no SM idle for long."""
 CALLS = (1.0, 0.93, 0.86)
 """Units of the calls of a class, of those that it is planned with."""
 JOINED = 11.3

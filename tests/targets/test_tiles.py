@@ -36,6 +36,14 @@ def ptx_of(declarations, body, parameters=("x", "y"), target="9.0a", kinds=None)
     return toolchain.to_ptx(source, "kernel", kinds, target, max_threads=128)
 
 
+def test_a_guard_that_all_pieces_pass_alike_is_tested_once():
+    along = 't.Along(8, 2, 64, "n", 1)'
+    access = f't.Access("f16", 2, ({along},), axis="c", guards=(t.Guard("n"), t.Guard("c")))'
+    ptx = ptx_of(f"t_in = t.load({access})", "t_in(x, i32(y), i32(y >> 32))")
+    assert ptx.count("@p ld.global") == ptx.count("setp.ge.s32 p") == 8
+    assert "setp.ge.and" not in ptx
+
+
 @pytest.mark.parametrize(
     ("dtype", "width", "instruction"),
     [

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 
 from llvmlite import ir
 
@@ -51,9 +52,10 @@ def load(access: Access, *, hint: str = "stream", fill: float = 0, native_f8: bo
 
     def generate(builder: ir.IRBuilder, values: Values) -> Values:
         elements: list[ir.Value | None] = [None] * access.count
-        for piece in pieces(access):
-            address, guards = access_arguments(builder, access, piece, values)
-            words = _load_piece(builder, access, piece, hint, bits, [address, *guards])
+        own, given = one_guard(builder, access, values)
+        for piece in pieces(own):
+            address, guards = access_arguments(builder, own, piece, given)
+            words = _load_piece(builder, own, piece, hint, bits, [address, *guards])
             found = [x for word in words for x in decode(builder, access.dtype, word, native_f8)]
             for place, element in zip(piece.places, found, strict=True):
                 elements[place] = element
@@ -70,9 +72,10 @@ def load_stored(access: Access, *, hint: str = "stream", fill: float = 0) -> Wor
 
     def generate(builder: ir.IRBuilder, values: Values) -> Values:
         words: list[ir.Value] = []
-        for piece in pieces(access):
-            address, guards = access_arguments(builder, access, piece, values)
-            words += _load_piece(builder, access, piece, hint, bits, [address, *guards])
+        own, given = one_guard(builder, access, values)
+        for piece in pieces(own):
+            address, guards = access_arguments(builder, own, piece, given)
+            words += _load_piece(builder, own, piece, hint, bits, [address, *guards])
         return pack(builder, words)
 
     return define(
@@ -158,11 +161,12 @@ def store(access: Access, *, hint: str = "plain", native_f8: bool = True) -> Wor
         elements = unpack(builder, values[-1], access.count)
         # A constant condition folds away.
         with builder.if_then(values[-2]):
-            for piece in pieces(access):
-                address, guards = access_arguments(builder, access, piece, values)
+            own, given = one_guard(builder, access, values)
+            for piece in pieces(own):
+                address, guards = access_arguments(builder, own, piece, given)
                 chosen = [elements[place] for place in piece.places]
-                words = _words_of(builder, access, chosen, native_f8)
-                _store_piece(builder, access, piece, hint, [address, *guards], words)
+                words = _words_of(builder, own, chosen, native_f8)
+                _store_piece(builder, own, piece, hint, [address, *guards], words)
 
     kinds = [*access_kinds(access), "bool", tile_type(code, access.count)]
     return define(f"store_{access.dtype}", "void", kinds, generate)
@@ -194,6 +198,29 @@ def access_arguments(
             address = builder.add(address, distance)
     first = 1 + access.runtime_steps
     return address, list(values[first : first + len(access.guard_arguments)])
+
+
+def one_guard(
+    builder: ir.IRBuilder, access: Access, values: Sequence[ir.Value]
+) -> tuple[Access, Sequence[ir.Value]]:
+    """Return a tile of fewer guards: one that all pieces pass alike goes into one that they do not.
+
+    Predicates are few: with two for each of many loads, the next loads wait for the first.
+    """
+    walked = {dimension.axis for dimension in access.along}
+    others = [g for g in access.guards if g.axis in walked or g.ragged or g.head]
+    fixed = [g for g in access.guards if g not in others]
+    if not fixed or not others:
+        return access, values
+    first = 1 + access.runtime_steps
+    given = dict(zip(access.guard_arguments, values[first:], strict=False))
+    there = [builder.icmp_signed(">=", given[f"left.{g.axis}"], ir.Constant(I32, 1)) for g in fixed]
+    left = f"left.{others[0].axis}"
+    given[left] = builder.select(
+        functools.reduce(builder.and_, there), given[left], ir.Constant(I32, 0)
+    )
+    own = replace(access, guards=tuple(others))
+    return own, [*values[:first], *(given[name] for name in own.guard_arguments)]
 
 
 def word_type(access: Access) -> tuple[ir.IntType, int]:
