@@ -99,6 +99,7 @@ def test_arguments_bind_as_in_python():
         ((), {}, "missing 2 required positional arguments: 'x' and 'w'"),
         ((X,), {}, "missing 1 required positional argument: 'w'"),
         ((X, X[0], 1.0, 2), {}, "takes from 2 to 3 positional arguments but 4 were given"),
+        ((X, X[0], 1.0, 2), {}, "out are given by name: scaled(..., "),
         ((X, X[0]), {"scale": 2}, "unexpected keyword argument 'scale'"),
         ((X, X[0]), {"x": X}, "multiple values for argument 'x'"),
     ],
@@ -447,6 +448,13 @@ def test_methods_read_their_object():
     np.testing.assert_array_equal(loud.doubled(X[0]), [0, 2, 4])
     np.testing.assert_array_equal(Layer.doubled(X[0]), [0, 2, 4])
     np.testing.assert_array_equal(loud.tripled(X[0]), [0, 3, 6])
+
+
+def test_a_default_that_its_parameter_cannot_have_is_said_at_once():
+    for parameter, words in (('w: "n" = 1.0', "an array and cannot"), ("w: int = 1.5", "is 1.5")):
+        kernel = redlang.compile(f'def f(x: "n", {parameter}) -> "n": return x * w')
+        with pytest.raises(redlang.DTypeError, match=words):
+            kernel(X[0])
 
 
 def test_a_method_is_a_whole_kernel():

@@ -157,7 +157,9 @@ def _array(frame: Frame, parameter: syntax.Parameter, annotation: syntax.ArrayAn
         dtype = element_type(annotation.dtype, annotation.span)
     if parameter.default is not None:
         raise DTypeError(
-            f"{parameter.name} is an array and cannot have a default", span=parameter.span
+            f"{parameter.name} is an array and cannot have a default",
+            hint=f"a number with a default is {parameter.name}: float = {parameter.default!r}",
+            span=parameter.span,
         )
     if dims is None:
         return Poison()
@@ -174,6 +176,13 @@ def scalar_value(draft: Draft, param: ScalarParam, span: Span) -> Scalar:
     return Scalar(param.name, Type(dtype, weak=param.weak), span)
 
 
+def is_of_kind(default: bool | int | float, kind: str) -> bool:
+    """Tell whether a scalar of a kind (`bool`, `float`, or some integers) may have a default."""
+    if kind == "bool":
+        return isinstance(default, bool)
+    return not isinstance(default, bool) and (kind == "float" or isinstance(default, int))
+
+
 def _default(parameter: syntax.Parameter, kind: str) -> bool | int | float | None:
     """Return a scalar's default in its kind.
 
@@ -183,11 +192,7 @@ def _default(parameter: syntax.Parameter, kind: str) -> bool | int | float | Non
     value = parameter.default
     if value is None:
         return None
-    if kind == "bool":
-        fits = isinstance(value, bool)
-    else:
-        fits = not isinstance(value, bool) and (kind == "float" or isinstance(value, int))
-    if not fits:
+    if not is_of_kind(value, kind):
         wanted = {"bool": "a bool", "float": "a float"}.get(kind, "an integer")
         raise DTypeError(
             f"{parameter.name} is {wanted}, and its default is {value!r}",

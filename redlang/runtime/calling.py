@@ -18,6 +18,9 @@ from redlang.errors import ArgumentError, DTypeError, InternalError, RedlangErro
 from redlang.frontend.builtins import nearest
 from redlang.frontend.resolve import Capture, Resolution, Signature, Used, resolve_fully
 from redlang.frontend.scope import Kind, NamesScope, as_number
+from redlang.frontend.signature import is_of_kind
+from redlang.frontend.syntax import Parameter
+from redlang.frontend.wording import are
 from redlang.ir import walk
 from redlang.ir.program import Scalar
 from redlang.runtime import binder, foreign
@@ -30,7 +33,7 @@ from redlang.runtime.arguments import (
     is_scalar,
     where,
 )
-from redlang.runtime.binder import Hooks, Names, Place, make_binder, ragged_dims
+from redlang.runtime.binder import Hooks, Names, Place, make_binder, ragged_dims, scalar_kind
 from redlang.runtime.cache import BUILDING
 from redlang.runtime.call import Call, Chosen, Latest
 from redlang.runtime.interop import library_of
@@ -78,8 +81,8 @@ class Caller:
         self._bound = _Bound()
         self.call: Callable[..., Any]
         self._collect: Callable[..., Any]
-        if any(parameter.annotation is None for parameter in declared.syntax.parameters):
-            # Nothing can be bound to such a parameter: this raises all of the kernel's mistakes.
+        if any(map(_is_mistaken, declared.parameters)):
+            # No argument is to blame for such a parameter: this raises the kernel's mistakes.
             self.resolve()
         self._bind(self._bound)
 
@@ -118,10 +121,15 @@ class Caller:
         """Return the error for arguments that Python could not match with parameters."""
         names = [parameter.name for parameter in self.declared.parameters]
         unknown = re.search(r"unexpected keyword argument '(\w+)'", problem)
+        named = [parameter.name for parameter in self.declared.parameters if parameter.keyword_only]
+        named += [] if "out" in names else ["out"]
         hint = ""
         if unknown:
             match = nearest(unknown[1], [*names, "out"])
             hint = f"did you mean {match}?" if match else f"it takes {', '.join(names)} and out"
+        elif named and re.search(r"positional arguments? .*given", problem):
+            call = f"{self.declared.syntax.name}(..., {named[0]}=...)"
+            hint = f"{' and '.join(named)} {are(len(named))} given by name: {call}"
         return ArgumentError(f"{problem}\n  kernel {self.declared.signature}", hint=hint)
 
     @property
@@ -375,6 +383,13 @@ def _fetching(launcher: Callable[..., AnyArray], places: frozenset[int]) -> Call
         return launcher(*(v.item() if i in places else v for i, v in enumerate(values)))
 
     return launch
+
+
+def _is_mistaken(parameter: Parameter) -> bool:
+    """Tell whether a parameter has no annotation, or a default that its annotation forbids."""
+    if parameter.annotation is None or parameter.default is None:
+        return parameter.annotation is None
+    return not is_scalar(parameter) or not is_of_kind(parameter.default, scalar_kind(parameter))
 
 
 def _collected(key: object, values: Values, out: object, receiver: object) -> Callable[..., Any]:
