@@ -130,7 +130,7 @@ def test_explain_speaks_of_the_arguments_that_it_is_given(file, capsys):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (["x=f32[3]"], "has 1 dimensions"),
+        (["x=f32[3]"], "has 1 dimension,"),
         (["y=f32[3,4]"], "it takes x and out"),
         (["x=0.5"], "must be an array"),
     ],

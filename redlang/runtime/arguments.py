@@ -16,6 +16,7 @@ import numpy as np
 
 from redlang.errors import ArgumentError, DTypeError, RedlangError
 from redlang.frontend.syntax import ArrayAnnotation, Function, Parameter
+from redlang.frontend.wording import counted
 from redlang.ir.types import DTYPES, DType
 from redlang.runtime.interop import TORCH, is_array, library_of
 from redlang.runtime.memory import AnyArray, Library, Memory
@@ -170,7 +171,7 @@ def _check(parameter: Parameter, argument: Argument) -> None:
         shape, wanted = tuple(memory.shape), len(annotation.dims)
         raise about(
             name,
-            f"has {len(shape)} dimensions, shape {shape}, and must have {wanted}",
+            f"has {counted(len(shape), 'dimension')}, shape {shape}, and must have {wanted}",
             f"{name} is declared with the axes {axes_text(annotation)!r}",
         )
 

@@ -12,12 +12,13 @@ import inspect
 import numbers
 import re
 import reprlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from redlang.errors import ArgumentError, DTypeError, RedlangError
-from redlang.frontend.wording import counted
+from redlang.frontend.wording import are, counted
 from redlang.kernel import Function, Kernel, compile
+from redlang.std.advice import instead
 from redlang.std.layouts import Expansion, Layout, Length, disagreement, whole_numbers
 
 PLAIN = (bool, int, float)
@@ -134,7 +135,7 @@ class LibraryFunction:
     ) -> object:
         names, literals = self._names, self.literals
         named: Iterable[tuple[str, object]] = zip(names, args, strict=False)
-        if options or len(args) > len(names):
+        if options or not len(self._needed) <= len(args) <= len(names):
             named = self._bind(args, options)
         values: dict[str, Any] = {}
         fixed: dict[str, Any] = {}
@@ -216,17 +217,30 @@ class LibraryFunction:
         for name, value in options.items():
             if name not in names or name in named:
                 fault = "is given twice" if name in named else "is no parameter"
-                raise ArgumentError(f"{name} {fault} of {self.__name__}", hint=self._instead(name))
+                raise ArgumentError(
+                    f"{name} {fault} of {self.__name__}",
+                    hint=instead(name, names, self._width, self._usage),
+                )
             named[name] = value
+        self._require(named)
         return named.items()
+
+    def _require(self, given: Collection[str]) -> None:
+        """Raise ArgumentError unless all parameters without a default have an argument."""
+        missing = [name for name in self._needed if name not in given]
+        if missing:
+            listed = " and ".join(missing)
+            raise ArgumentError(f"{listed} {are(len(missing))} missing: {self._usage}")
 
     def _number(self, name: str, value: Any) -> object:
         """Return the value of a parameter that becomes part of the kernel's text."""
-        if type(value) not in PLAIN and getattr(value, "shape", None) == ():
+        shape = getattr(value, "shape", None)
+        if type(value) not in PLAIN and shape == ():
             # A number of NumPy, or an array that holds one.
             value = value.item()
         if not isinstance(value, numbers.Real):
-            raise ArgumentError(f"{name} of {self.__name__} is {value!r}, not a number")
+            given = f"an array of shape {tuple(shape)}" if shape else repr(value)
+            raise ArgumentError(f"{name} of {self.__name__} is {given}, not a number")
         if isinstance(self.macro.defaults.get(name), bool) and not isinstance(value, bool):
             problem = f"{name} of {self.__name__} is {value!r}, and must be a bool"
             raise DTypeError(problem, hint=f"pass bool({name})")
@@ -234,28 +248,11 @@ class LibraryFunction:
             self._check_integer(name, value)
         return value
 
-    def _instead(self, option: str) -> str:
-        """Return how the library says what an option of NumPy's or torch's functions does."""
-        match option:
-            case "dim" | "axes" | "dims" if self._width > 1:
-                return f"it works on the last {self._width} dimensions: {self._usage}"
-            case "dim" | "axes" | "dims":
-                return f"the dimension is called axis: {self._usage}"
-            case "keepdim" | "keepdims":
-                return f"expand_dims puts the dimension back; the call is {self._usage}"
-            case "ddof" | "correction" | "unbiased":
-                return f"ddof is 0: multiply a variance by n / (n - 1); the call is {self._usage}"
-            case "dtype":
-                return f"convert the array first; the call is {self._usage}"
-            case _:
-                return f"it takes {', '.join((*self._names, 'axis', 'out'))}: {self._usage}"
-
     @property
     def _usage(self) -> str:
         """How the function is called, as `std.softmax(x, axis=-1)`."""
-        needed = [name for name in self._names if name not in self.macro.defaults]
         axis = ["axis=-1"] if self._width == 1 else []
-        return f"std.{self.__name__}({', '.join([*needed, *axis])})"
+        return f"std.{self.__name__}({', '.join([*self._needed, *axis])})"
 
     def _check_integer(self, name: str, value: Any) -> None:
         """Check the argument of a parameter that takes integers.
@@ -278,6 +275,10 @@ class LibraryFunction:
     def _names(self) -> tuple[str, ...]:
         return self.macro.parameters
 
+    @functools.cached_property
+    def _needed(self) -> tuple[str, ...]:
+        return tuple(name for name in self._names if name not in self.macro.defaults)
+
     def _prepare(
         self,
         values: dict[str, Any],
@@ -288,6 +289,7 @@ class LibraryFunction:
     ) -> Kernel:
         """Return the kernel for calls of this kind; `fixed` are the literals."""
         leader = self._leader
+        self._require((*values, *fixed))
         if leader not in shapes:
             listed = isinstance(values.get(leader), list | tuple)
             raise ArgumentError(
@@ -297,9 +299,13 @@ class LibraryFunction:
                 if listed
                 else "a number has no axis to work along",
             )
-        for name in self._names:
-            if name not in (*values, *fixed, *self.macro.defaults):
-                raise ArgumentError(f"{name} of {self.__name__} is missing", hint=self._usage)
+        ndim = len(shapes[leader])
+        if ndim < self._width:
+            raise ArgumentError(
+                f"{leader} has {counted(ndim, 'dimension')}, shape {tuple(shapes[leader])}, and "
+                f"must have {self._width} at least, {leader}: {self.arguments[leader]!r}",
+                hint=f"the call is {self._usage}",
+            )
         for name in shapes:
             if name not in self.arguments:
                 raise ArgumentError(
@@ -308,7 +314,6 @@ class LibraryFunction:
                 )
         for name in self.integers & values.keys():
             self._check_integer(name, values[name])
-        ndim = len(shapes[leader])
         return self._kernel(
             tuple(shapes),
             ndim,

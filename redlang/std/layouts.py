@@ -10,8 +10,6 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from redlang.errors import ArgumentError
-
 Layout = str
 """Dimensions by name; `...` stands for any number of further ones. As the layout of a result,
 `wide[...]` is stored as f64 if an argument is, else as f32, and `i64[...]` as written."""
@@ -25,8 +23,6 @@ class Expansion:
     ) -> None:
         single = named[0] if len(named) == 1 else None
         count = len(positions) if single else len(named)
-        if ndim < count:
-            raise ArgumentError(f"{count} dimensions are needed, the array has {ndim}")
         self.parts = {name: [name] for name in named}
         if single and len(positions) > 1:
             self.parts[single] = [f"{single}{number}" for number in range(len(positions))]
