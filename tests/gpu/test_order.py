@@ -75,7 +75,7 @@ WAYS = [by_copy, by_memset, from_host, from_another_stream, by_other_calls]
 
 @pytest.mark.parametrize("arrive", WAYS, ids=lambda way: way.__name__)
 @pytest.mark.parametrize("captured", [False, True], ids=["called", "captured"])
-@pytest.mark.parametrize("kernel", [softmax, largest], ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("kernel", [softmax, largest], ids=["softmax", "largest"])
 def test_a_call_waits_for_what_is_ahead(arrive, captured, kernel, torch, x):
     into = torch.empty_like(x)
 
