@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 MAX_EXTENT = 2**63 - 1
 EXAMPLE = 'write axes in memory order, separated by spaces: "b (g r) m", "f16[b m d]", "n=128"'
 SCALARS = ("float", "int", "bool")
+ELSEWHERE = {"float": "f32", "int": "i64", "double": "f64", "half": "f16", "long": "i64"}
+"""Element types of arrays by what other languages and libraries call them."""
 
 
 def parse_annotation(
@@ -40,11 +42,53 @@ def parse_annotation(
             stop = start + 3
         place = Span(start + span.start, stop + span.start)
         problem, hint = _explain(text[:start], text[start:stop])
+        meant = _meant(text, read)
+        hint = f'write "{meant}"' if meant else hint
         return ArrayAnnotation(None, (), span), [mistake(problem, hint, place)]
     dtype = str(node.words[0]) if node.words else None
     dims = tuple(_dimension(child, span.start) for child in node.nodes)
     annotation = ArrayAnnotation(dtype, dims, span)
-    return annotation, _check(annotation, text)
+    return annotation, _check(annotation, text, read)
+
+
+def _meant(text: str, read: Read) -> str:
+    """Return an annotation with an element type and axes of `text`; nothing if it has no sense.
+
+    It has them in another order or between other signs: `"[m n] f16"`, `"m, n"`, `"m n: f16"`.
+    """
+    found = [word for word in re.findall(r"\w+", text) if _dtype(word) in DTYPES]
+    dtype = _dtype(found[0]) if found else ""
+    rest = re.sub(rf":?\s*\b{found[0]}\b\s*:?", " ", text, count=1) if found else text
+    whole = re.fullmatch(r"\s*\((.*)\)\s*", rest, re.DOTALL) if found else None
+    rest = whole[1] if whole and not re.search(r"[()]", whole[1]) else rest
+    rest = " ".join(re.sub(r"[\[\]{}<>,]", " ", rest).split())
+    try:
+        node = read("annotation", f"{dtype}[{rest}]" if dtype else rest)
+    except Refusal:
+        return ""
+    return (f"{dtype}[{rest}]" if dtype else rest) if node.nodes else ""
+
+
+def element_hint(annotation: ArrayAnnotation) -> str:
+    """Return what to write for an element type that redlang does not have; maybe nothing."""
+    name = annotation.dtype or ""
+    return f'write "{ELSEWHERE[name]}[{axes_text(annotation)}]"' if name in ELSEWHERE else ""
+
+
+def axes_text(annotation: ArrayAnnotation) -> str:
+    """Return the axes of an annotation as they are written."""
+    dims = []
+    for dim in annotation.dims:
+        parts = [
+            str(axis.extent)
+            if axis.name is None
+            else axis.name
+            if axis.extent is None
+            else f"{axis.name}={axis.extent}"
+            for axis in dim.axes
+        ]
+        dims.append(parts[0] if len(parts) == 1 else f"({' '.join(parts)})")
+    return " ".join(dims)
 
 
 def _place(token: Token, offset: int) -> Span:
@@ -74,7 +118,7 @@ def _axis(node: Node, offset: int) -> AxisSpec:
     return AxisSpec(name, extent, span)
 
 
-def _check(annotation: ArrayAnnotation, text: str) -> list[KernelSyntaxError]:
+def _check(annotation: ArrayAnnotation, text: str, read: Read) -> list[KernelSyntaxError]:
     """Return the mistakes of an annotation that the grammar reads."""
     axes = [axis for dim in annotation.dims for axis in dim.axes]
     mistakes = [
@@ -87,19 +131,25 @@ def _check(annotation: ArrayAnnotation, text: str) -> list[KernelSyntaxError]:
         problem = f"{name!r} in quotes is an axis named {name}"
         mistakes.append(mistake(problem, f"for a number write {name} without quotes", axes[0].span))
     elif annotation.dtype is None:
-        mistakes += [_misplaced(axis, text) for axis in axes if _dtype(axis.name) in DTYPES]
+        # What is called half or long may well be an axis.
+        types = (*SCALARS, *DTYPES)
+        mistakes += [
+            _misplaced(axis, text, read)
+            for axis in axes
+            if axis.name is not None and RENAMED.get(axis.name, axis.name) in types
+        ]
     return mistakes
 
 
 def _dtype(name: str | None) -> str | None:
     """Return redlang's name of an element type, `f32` for `float32`; other names as they are."""
-    return None if name is None else RENAMED.get(name, name)
+    return None if name is None else ELSEWHERE.get(name) or RENAMED.get(name, name)
 
 
-def _misplaced(axis: AxisSpec, text: str) -> KernelSyntaxError:
+def _misplaced(axis: AxisSpec, text: str, read: Read) -> KernelSyntaxError:
     """Return the mistake of an element type among axes: `"m n float32"`."""
-    others = " ".join(re.sub(rf"\b{axis.name}\b", " ", text).split()) or "m n"
-    hint = f'it stands before brackets, which hold the axes: "{_dtype(axis.name)}[{others}]"'
+    meant = _meant(text, read) or f"{_dtype(axis.name)}[m n]"
+    hint = f'it stands before brackets, which hold the axes: "{meant}"'
     return mistake(f"{axis.name!r} is an element type, not an axis", hint, axis.span)
 
 

@@ -57,7 +57,7 @@ class Builder:
     """Builds the nodes of one text and collects its mistakes.
 
     Attributes:
-        axes: The axes of each array parameter.
+        annotations: Those of the parameters.
         mistakes: What has no meaning although the grammar reads it.
     """
 
@@ -68,7 +68,7 @@ class Builder:
         self.depth = 0
         self.too_deep = False
         self.names: set[str] = set()
-        self.axes: dict[str, list[str]] = {}
+        self.annotations: dict[str, ArrayAnnotation | ScalarAnnotation | None] = {}
         self.mistakes: list[KernelSyntaxError] = []
 
     def span(self, word: Token) -> Span:
@@ -231,8 +231,7 @@ class Builder:
         name, *types = node.words
         annotation = self.annotation(types[0], name) if types else None
         default = self.default(node.nodes[0]) if node.nodes else None
-        if isinstance(annotation, ArrayAnnotation):
-            self.axes[name_of(name)] = [s.name for d in annotation.dims for s in d.axes if s.name]
+        self.annotations[name_of(name)] = annotation
         if annotation is not None or name not in ("self", "cls"):
             # The numbers of a method's object are names from outside, such as `self.eps`.
             self.names.add(name_of(name))

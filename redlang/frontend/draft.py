@@ -119,6 +119,7 @@ class Draft:
         doubtful: Whether a parameter has a mistake, so that axes may be unknown for that reason.
         divided: Whether this call fills the last group of every dimension that may be ragged, so
             that what may be absent in another call is not in this one.
+        kept: The axes of the results; None where the kernel does not say them.
         active: The bodies that are being inlined now, to find recursion.
         body: Resolves the statements of a frame: macros are inlined from inside expressions.
     """
@@ -138,6 +139,7 @@ class Draft:
     errors: list[RedlangError] = field(default_factory=list)
     doubtful: bool = False
     divided: bool = False
+    kept: frozenset[str | None] | None = None
     active: list[syntax.Syntax] = field(default_factory=list)
     body: Body = field(default=lambda frame: ())
 

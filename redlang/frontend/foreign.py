@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
+from itertools import count
 from typing import TYPE_CHECKING
 
 from redlang.frontend.advice import (
@@ -20,6 +22,7 @@ from redlang.frontend.advice import (
     STATEMENTS,
 )
 from redlang.frontend.pythons import python_tree
+from redlang.frontend.syntax import ArrayAnnotation
 from redlang.source import Span
 
 if TYPE_CHECKING:
@@ -90,9 +93,9 @@ class Foreign(ast.NodeVisitor):
         """Note what is wrong with a parameter's annotation."""
         match node:
             case None | ast.Name(id="float" | "int" | "bool"):
-                return
+                self.builder.annotations[argument.arg] = None
             case ast.Constant(value=str()):
-                self.string(node)
+                self.builder.annotations[argument.arg] = self.string(node)
             case _:
                 text = ast.unparse(node)
                 problem = f"{text} does not say which axes {argument.arg} has"
@@ -113,15 +116,15 @@ class Foreign(ast.NodeVisitor):
                 hint = 'write -> "b n", for several results -> ("b n", "b"), for a number -> ""'
                 self.note((problem, hint), node)
 
-    def string(self, node: ast.expr) -> None:
-        """Check an array annotation."""
+    def string(self, node: ast.expr) -> ArrayAnnotation | None:
+        """Return an array annotation, checked; None if it is no plain string."""
         span = self.span(node)
         text = self.builder.text[span.start : span.stop]
         if text[:1] in "rRuU'\"" and text.count(text[-1]) in (2, 6):
-            self.builder.array(text, span)
-        else:
-            message = ("an array annotation is one plain string", 'write "b n" or "f16[b n]"')
-            self.note(message, node)
+            return self.builder.array(text, span)
+        message = ("an array annotation is one plain string", 'write "b n" or "f16[b n]"')
+        self.note(message, node)
+        return None
 
     # Statements
 
@@ -179,15 +182,27 @@ class Foreign(ast.NodeVisitor):
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         """Note annotations of locals."""
         name = ast.unparse(node.target)
-        hint = f"write {name} = ...; a cast sets the element type: f32(x)"
+        hint = f"write {self.assignable(name)} = ...; a cast sets the element type: f32(x)"
         self.note((f"the local {name!r} has an annotation", hint), node)
         self.visit_all([node.value])
 
+    def assignable(self, name: str) -> str:
+        """Return a name that may be assigned: another one for a parameter."""
+        if name not in self.builder.annotations:
+            return name
+        return next(f"{name}{i}" for i in count(2) if f"{name}{i}" not in self.builder.names)
+
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         """Note assignments in place."""
-        name = ast.unparse(node.target)
+        if not isinstance(node.target, ast.Name):
+            self.target(node.target)
+            self.visit(node.value)
+            return
+        name = node.target.id
+        new = self.assignable(name)
         operator = ast.unparse(ast.BinOp(ast.Name("_"), node.op, ast.Name("_")))[2:-2]
-        hint = f"write {name} = {name} {operator} {ast.unparse(node.value)}"
+        hint = f"write {new} = {name} {operator} {ast.unparse(node.value)}"
+        hint += f", and {new} below: {name} is a parameter" if new != name else ""
         self.note((f"'{operator}=' changes a value in place", hint), node)
         self.visit(node.value)
 
@@ -265,7 +280,50 @@ class Foreign(ast.NodeVisitor):
             )
             self.note(message, node)
         self.visit(node.value)
-        self.visit_all(node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice])
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        self.visit_all(parts if not self.ranges(_dotted(node.value), parts) else ())
+
+    def ranges(self, name: str, parts: Sequence[ast.expr]) -> bool:
+        """Note ranges among the subscripts of a parameter, and return whether there are any.
+
+        `x[:, 0]` is `x[m, 0]`, and of `x[:, :3]` a condition chooses the elements.
+        """
+        dims = self.dims(name)
+        found = next((part for part in parts if _is_range(part)), None)
+        filled = _filled(parts, len(dims))
+        if found is None or filled is None:
+            return False
+        texts, conditions = [], []
+        for part, axis in zip(filled, dims, strict=True):
+            if not _is_range(part):
+                texts.append(ast.unparse(part))
+                continue
+            condition = _between(part, axis)
+            if not axis or condition is None:
+                return False
+            texts.append(axis)
+            conditions += [condition] if condition else []
+        read = name if texts == dims else f"{name}[{', '.join(texts)}]"
+        hint = f"an axis is taken whole, by its name: {read}"
+        if conditions:
+            chosen = f"where({' and '.join(conditions)}, {read})"
+            hint = f"an axis is always taken whole; {chosen} leaves elements out"
+        known = CONSTANTS[type(...)] if isinstance(found, ast.Constant) else EXPRESSIONS[ast.Slice]
+        self.note((known[0], hint), found)
+        self.visit_all(part for part in parts if not _is_range(part))
+        return True
+
+    def dims(self, name: str) -> list[str]:
+        """Return the axis of each dimension of a parameter; nothing for one without a name."""
+        annotation = self.builder.annotations.get(name)
+        dims = annotation.dims if isinstance(annotation, ArrayAnnotation) else ()
+        return [(len(dim.axes) == 1 and dim.axes[0].name) or "" for dim in dims]
+
+    def axes(self, name: str) -> list[str]:
+        """Return the named axes of a parameter."""
+        annotation = self.builder.annotations.get(name)
+        dims = annotation.dims if isinstance(annotation, ArrayAnnotation) else ()
+        return [axis.name for dim in dims for axis in dim.axes if axis.name]
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
         """Note operators that the language lacks."""
@@ -279,8 +337,7 @@ class Foreign(ast.NodeVisitor):
     def product(self, node: ast.BinOp) -> str:
         """Return how redlang writes `a @ b` of two parameters that share one axis."""
         left, right = ast.unparse(node.left), ast.unparse(node.right)
-        axes = self.builder.axes
-        shared = [axis for axis in axes.get(left, ()) if axis in axes.get(right, ())]
+        shared = [axis for axis in self.axes(left) if axis in self.axes(right)]
         return f"write the sum: sum[{shared[0]}]({left} * {right})" if len(shared) == 1 else ""
 
     def visit_Compare(self, node: ast.Compare) -> None:
@@ -302,10 +359,46 @@ def find_foreign(builder: Builder, text: str, *, header: bool = False) -> None:
             foreign.visit(node)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             foreign.signature(node)
+            # A body on the same line, or the word that stands for one below.
+            foreign.visit_all(line for line in node.body if not isinstance(line, ast.Pass))
         elif isinstance(node, ast.ClassDef):
             for base in (*node.bases, *(keyword.value for keyword in node.keywords)):
                 hint = f"a monoid stands alone: class {node.name}:"
                 foreign.note(("the class has a base class", hint), base)
+
+
+def _is_range(node: ast.expr) -> bool:
+    return isinstance(node, ast.Slice) or (isinstance(node, ast.Constant) and node.value is ...)
+
+
+def _filled(parts: Sequence[ast.expr], number: int) -> list[ast.expr] | None:
+    """Return subscripts for that many dimensions, as NumPy reads `...` and fewer; None if not."""
+    if len(parts) > number or any(
+        isinstance(part, ast.Constant) and part.value is None for part in parts
+    ):
+        return None
+    dots = [i for i, part in enumerate(parts) if isinstance(part, ast.Constant) and _is_range(part)]
+    place = dots[0] if dots else len(parts)
+    behind = parts[place + 1 :]
+    wholes = [ast.Slice()] * (number - place - len(behind))
+    return [*parts[:place], *wholes, *behind] if len(dots) < 2 else None
+
+
+def _between(node: ast.expr, axis: str) -> str | None:
+    """Return the condition under which an axis lies in a range; None if its step or ends say no."""
+    match node:
+        case ast.Slice(lower=None, upper=None, step=None):
+            return ""
+        case ast.Slice(lower=ast.UnaryOp()) | ast.Slice(upper=ast.UnaryOp()):
+            return None
+        case ast.Slice(lower=None | ast.Constant(value=0), upper=ast.expr() as upper, step=None):
+            return f"{axis} < {ast.unparse(upper)}"
+        case ast.Slice(lower=ast.expr() as lower, upper=None, step=None):
+            return f"{axis} >= {ast.unparse(lower)}"
+        case ast.Slice(lower=ast.expr() as lower, upper=ast.expr() as upper, step=None):
+            return f"{ast.unparse(lower)} <= {axis} < {ast.unparse(upper)}"
+        case _:
+            return None
 
 
 def _dotted(node: ast.expr) -> str:

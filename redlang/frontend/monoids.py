@@ -47,7 +47,7 @@ def reduce(
         DTypeError: The number of operands, or the states' types, do not fit.
     """
     span = frame.at(node.span)
-    check_axes(node.function.text, axes, operands, node.span)
+    check_axes(frame.draft, node.function.text, axes, operands, node.span)
     monoid = _Resolver(frame, node, entity).monoid([o.type.dtype for o in operands])
     if monoid is None:
         return None

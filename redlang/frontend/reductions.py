@@ -8,6 +8,7 @@ from redlang.errors import AxisError, DTypeError, RedlangError
 from redlang.frontend import syntax
 from redlang.frontend.draft import Draft
 from redlang.frontend.typing import coerce, require_bool
+from redlang.frontend.wording import named
 from redlang.ir.presence import Conditions
 from redlang.ir.program import Axis, Expr, Literal, Reduce, Scalar
 from redlang.ir.types import BOOL, F64, I64, Type
@@ -30,7 +31,7 @@ def reduce(
         AxisError: An axis is missing, repeated, or not one of the operand's.
         DTypeError: any, all or count of something that is not a bool.
     """
-    check_axes(op, axes, [operand], span)
+    check_axes(draft, op, axes, [operand], span)
     if op in ("any", "all", "count"):
         require_bool(operand, op, f"compare it: {op}[{', '.join(axes)}](x != 0)")
     if operand.type.dtype is BOOL:
@@ -44,14 +45,22 @@ def reduce(
     return Reduce(op, tuple(axes), (operand,), None, types, k, new_axis, span=span)
 
 
-def check_axes(op: str, axes: Sequence[str], operands: Sequence[Expr], span: Span) -> None:
-    """Check that a reduction names its axes, each once, and that its operand has them."""
+def check_axes(
+    draft: Draft, op: str, axes: Sequence[str], operands: Sequence[Expr], span: Span
+) -> None:
+    """Check that a reduction names its axes, each once, and that its operand has them.
+
+    Raises:
+        AxisError: It does not.
+    """
     if not axes:
-        have = " ".join(operands[0].type.axes) if operands else ""
-        first = operands[0].type.axes[:1] if operands else ()
+        have = operands[0].type.axes if operands else ()
+        # What no result keeps is meant, or the last one: there most reductions are.
+        kept = have if draft.kept is None else draft.kept
+        meant = [axis for axis in named(have) if axis not in kept] or have[-1:]
         raise AxisError(
             f"{op} does not say over which axis",
-            hint=f"{op}[{first[0]}](...); the operand has {have}" if first else "",
+            hint=f"{op}[{', '.join(meant)}](...); the operand has {' '.join(have)}" if have else "",
             span=span,
         )
     for position, axis in enumerate(axes):
@@ -72,7 +81,7 @@ def mean(draft: Draft, axes: Sequence[str], operand: Expr, span: Span) -> Expr:
     The mean of integers is an int64 sum divided in f64; like every value made of integers it
     yields to the float that it meets.
     """
-    check_axes("mean", axes, [operand], span)
+    check_axes(draft, "mean", axes, [operand], span)
     (total,) = draft.lift(reduce(draft, "sum", axes, operand, span))
     conditions = draft.presence.split(operand)[1] if operand.type.absent else ()
     number = _visible(draft, axes, conditions, span)
@@ -119,7 +128,7 @@ def topk(
         raise no_count(k, span)
     if count < 1:
         raise DTypeError(f"topk keeps at least one element, and k is {count}", span=span)
-    check_axes("topk", axes, [operand], span)
+    check_axes(draft, "topk", axes, [operand], span)
     if new_axis is None:
         new_axis = draft.declare(Axis(draft.fresh(str(count)), count, span))
     elif draft.extent(new_axis) != count:

@@ -59,6 +59,9 @@ def resolve_fully(
 ) -> Resolution:
     """Return the program of a kernel and what it takes from outside; see `resolve`."""
     draft = Draft(function.name, signature, active=[function], body=body)
+    if function.returns is not None:
+        specs = (spec for a in function.returns for dim in a.dims for spec in dim.axes)
+        draft.kept = frozenset(spec.name for spec in specs)
     frame = Frame(draft, function, source, scope)
     declare_parameters(frame)
     values = body(frame)

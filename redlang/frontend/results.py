@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from redlang.errors import AbsenceError, AxisError, RedlangError
 from redlang.frontend import syntax
+from redlang.frontend.annotations import element_hint
 from redlang.frontend.builtins import did_you_mean
 from redlang.frontend.draft import Draft, Frame, SilencedError
 from redlang.frontend.gather import inside, ragged_axis
@@ -56,7 +57,7 @@ def results(
 def _check_annotation(frame: Frame, annotation: syntax.ArrayAnnotation, value: Expr | None) -> None:
     """Check the names in a result's annotation; the value, if known, is for the hint."""
     if annotation.dtype is not None:
-        element_type(annotation.dtype, annotation.span)
+        element_type(annotation.dtype, annotation.span, element_hint(annotation))
     seen: set[str] = set()
     for dim in annotation.dims:
         for spec in dim.axes:

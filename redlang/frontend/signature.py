@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from redlang.errors import AxisError, DTypeError, RedlangError, UnknownNameError
 from redlang.frontend import syntax
+from redlang.frontend.annotations import element_hint
 from redlang.frontend.builtins import BUILTINS, ELEMENT_TYPES, did_you_mean
 from redlang.frontend.draft import ArrayView, Draft, Frame, Poison, Value
 from redlang.frontend.gather import ragged_axis
@@ -87,8 +88,8 @@ def check_name(name: str, what: str, span: Span) -> None:
         )
 
 
-def element_type(name: str, span: Span) -> DType:
-    """Return the element type called `name`.
+def element_type(name: str, span: Span, hint: str = "") -> DType:
+    """Return the element type called `name`; `hint` says what to write where there is none.
 
     Raises:
         DTypeError: There is none.
@@ -96,7 +97,7 @@ def element_type(name: str, span: Span) -> DType:
     if name not in DTYPES:
         raise DTypeError(
             f"{name} is no element type",
-            hint=did_you_mean(name, DTYPES) or f"element types are {ELEMENT_TYPES}",
+            hint=hint or did_you_mean(name, DTYPES) or f"element types are {ELEMENT_TYPES}",
             span=span,
         )
     return DTYPES[name]
@@ -137,7 +138,8 @@ def _parameter(frame: Frame, parameter: syntax.Parameter) -> Value:
         case syntax.ScalarAnnotation(kind):
             return _scalar(draft, parameter, _WEAK[kind], weak=True)
         case syntax.ArrayAnnotation(str() as name, ()):
-            return _scalar(draft, parameter, element_type(name, annotation.span), weak=False)
+            dtype = element_type(name, annotation.span, element_hint(annotation))
+            return _scalar(draft, parameter, dtype, weak=False)
         case _:
             return _array(frame, parameter, annotation)
 
@@ -154,7 +156,7 @@ def _array(frame: Frame, parameter: syntax.Parameter, annotation: syntax.ArrayAn
     dtype = draft.signature.dtypes.get(parameter.name, F32)
     dims = _dims(frame, annotation)
     if annotation.dtype is not None:
-        dtype = element_type(annotation.dtype, annotation.span)
+        dtype = element_type(annotation.dtype, annotation.span, element_hint(annotation))
     if parameter.default is not None:
         raise DTypeError(
             f"{parameter.name} is an array and cannot have a default",

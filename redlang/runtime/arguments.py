@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from redlang.errors import ArgumentError, DTypeError, RedlangError
+from redlang.frontend.annotations import axes_text
 from redlang.frontend.syntax import ArrayAnnotation, Function, Parameter
 from redlang.frontend.wording import counted
 from redlang.ir.types import DTYPES, DType
@@ -214,22 +215,6 @@ def _same_device(arguments: Mapping[str, Argument]) -> None:
             f"is on {there}, and {first} is on {here}",
             "move all arrays to one device first; redlang never copies between devices",
         )
-
-
-def axes_text(annotation: ArrayAnnotation) -> str:
-    """Return the axes of an annotation as they are written."""
-    dims = []
-    for dim in annotation.dims:
-        parts = [
-            str(axis.extent)
-            if axis.name is None
-            else axis.name
-            if axis.extent is None
-            else f"{axis.name}={axis.extent}"
-            for axis in dim.axes
-        ]
-        dims.append(parts[0] if len(parts) == 1 else f"({' '.join(parts)})")
-    return " ".join(dims)
 
 
 def pointed_dtype(value: object) -> DType | None:

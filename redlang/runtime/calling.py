@@ -19,10 +19,11 @@ from redlang.frontend.builtins import nearest
 from redlang.frontend.resolve import Capture, Resolution, Signature, Used, resolve_fully
 from redlang.frontend.scope import Kind, NamesScope, as_number
 from redlang.frontend.signature import is_of_kind
-from redlang.frontend.syntax import Parameter
+from redlang.frontend.syntax import ArrayAnnotation, Parameter
 from redlang.frontend.wording import are
 from redlang.ir import walk
 from redlang.ir.program import Scalar
+from redlang.ir.types import DTYPES
 from redlang.runtime import binder, foreign
 from redlang.runtime.arguments import (
     Argument,
@@ -386,9 +387,14 @@ def _fetching(launcher: Callable[..., AnyArray], places: frozenset[int]) -> Call
 
 
 def _is_mistaken(parameter: Parameter) -> bool:
-    """Tell whether a parameter has no annotation, or a default that its annotation forbids."""
-    if parameter.annotation is None or parameter.default is None:
-        return parameter.annotation is None
+    """Tell whether a parameter's annotation is none, has no such element type, or no default."""
+    annotation = parameter.annotation
+    if annotation is None or (
+        isinstance(annotation, ArrayAnnotation) and annotation.dtype not in (None, *DTYPES)
+    ):
+        return True
+    if parameter.default is None:
+        return False
     return not is_scalar(parameter) or not is_of_kind(parameter.default, scalar_kind(parameter))
 
 

@@ -137,7 +137,7 @@ EXPRESSION_EXAMPLES = {
     ast.Set: "{x, y}",
     ast.Dict: "{}",
     ast.Tuple: "exp((x, y))",
-    ast.Slice: "x[1:2]",
+    ast.Slice: "a[1:2]",
 }
 
 OPERATOR_EXAMPLES = {
@@ -190,7 +190,7 @@ def test_expressions_that_a_kernel_lacks(kind, text, frame):
         ("a = 'text'", "no strings", "numbers"),
         ("a = b'text'", "no strings", "numbers"),
         ("a = None", "None is no value", "nan"),
-        ("a = x[...]", "'...' stands for no axis", "every axis"),
+        ("a = x[...]", "'...' stands for no axis", "by its name: x"),
         ("a = 2j", "no complex numbers", "real"),
         ("a = x.sum(1)", "x has no attribute 'sum'", "sum[n](x)"),
         ("a = a.T", "a has no attribute 'T'", "names"),
@@ -205,7 +205,14 @@ def test_expressions_that_a_kernel_lacks(kind, text, frame):
         ("a = x[0][1]", "brackets follow brackets", "x[i, j]"),
         ("a = exp(x)[0]", "an expression has subscripts", "parameter"),
         ("a = x[n:m]", "no ranges", "where"),
-        ("a = x[:, 0]", "no ranges", "where"),
+        ("a = x[:, 0]", "no ranges", "by its name: x[m, 0]"),
+        ("a = x[:, :3]", "no ranges", "where(n < 3, x)"),
+        ("a = x[1:5, 0]", "no ranges", "where(1 <= m < 5, x[m, 0])"),
+        ("a = x[2:]", "no ranges", "where(m >= 2, x)"),
+        ("a = x[::2]", "no ranges", "where(n < 4, x)"),
+        ("a = x[..., 0]", "'...' stands for no axis", "by its name: x[m, 0]"),
+        ("x -= 1", "in place", "write x2 = x - 1, and x2 below"),
+        ("a[0] += 1", "elements of a cannot", "y = where(n == 0, 1, a)"),
         ("a = f(b=1, b=2)", "'b' is given twice", "remove"),
         ("b, b = f(x)", "'b' is assigned twice", "rename"),
         ("return", "nothing is returned", "return"),
@@ -335,6 +342,25 @@ def test_annotations_that_are_none(annotation, problem, where):
     assert found.hint
     assert found.source.text[found.span.start : found.span.stop] == where
     assert 10 <= found.span.start <= 10 + len(annotation)
+
+
+def test_an_annotation_in_another_notation_is_offered_as_redlang_writes_it():
+    notations = {
+        "f16[m n]": ("f16(m n)", "[m n] f16", "m f16[n]", "m n:f16", "f16[m, n", "float16{m n}"),
+        "m n": ("[m n]", "m, n", "[m][n]"),
+        "f32[m n]": ("float[m n]", "m n: float", "float(m n)"),
+        "i64[m n=8]": ("int[m n=8]", "long[m n=8]"),
+        "f16[(m n) k]": ("f16 (m n) k",),
+    }
+    for meant, written in notations.items():
+        for annotation in written:
+            kernel = f'def f(x: "{annotation}") -> "":\n    return 1'
+            with pytest.raises(RedlangError) as caught:
+                redlang.compile(kernel)(1)
+            assert f'"{meant}"' in caught.value.hint, annotation
+    for annotation in ("b:h", "b ((g r) m)", "... h", "f16[(m n]", "[]"):
+        (found,) = mistakes(f'def f(x: "{annotation}") -> "":\n    return x')
+        assert 'write "' not in found.hint
 
 
 def test_mistakes_behind_an_open_bracket_are_still_found():

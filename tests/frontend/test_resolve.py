@@ -176,7 +176,13 @@ def test_index_expressions_and_masks_carry_their_axis():
 def test_several_axes_reduce_in_the_order_written():
     assert body("return max[n, m](x)")[0] == "max.1: f32[] = max[n, m](x[m, n])"
     assert mistake("return max[n, n](x)")[0] == "max names axis n twice"
-    assert mistake("return max(x)")[0] == "max does not say over which axis"
+    problem, hint = mistake("return max(x)")
+    assert problem == "max does not say over which axis"
+    assert hint == "max[n](...); the operand has m n"
+    # What is meant is what no result keeps.
+    for axes, meant in (("m", "n"), ("n", "m"), ("", "m, n"), ("m n", "n")):
+        ((_, _, _, hint),) = mistakes(f'def f(x: "m n") -> "{axes}":\n    return sum(x)')
+        assert hint == f"sum[{meant}](...); the operand has m n"
 
 
 # Top-k and arg-reductions (decision 3)
