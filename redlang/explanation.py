@@ -91,7 +91,7 @@ def explain(
         "syntax": lambda: syntax,
         "program": lambda: to_text(program),
         "fuse": lambda: fuse_text(compiler, known),
-        "plan": lambda: plan_text(compiler, known, unit),
+        "plan": lambda: plan_text(compiler, known, unit, supposed=extents is None),
         "loops": lambda: loops_text(compiler.planner.loops(compiler.choice(known, unit))),
     }
     if gpu is not None:
@@ -165,11 +165,17 @@ def plan_text(
     compiler: Compiler,
     extents: Mapping[str, int],
     unit: UnitAxes | None = None,
+    *,
+    supposed: bool = False,
 ) -> str:
-    """Return the plan for some extents and a layout, nest by nest."""
+    """Return the plan for some extents and a layout, nest by nest; maybe before any call."""
     choice = compiler.choice(extents, unit)
     sizes = ", ".join(f"{axis} = {extent}" for axis, extent in extents.items())
     lines = [f"plan of {compiler.program.name}" + (f" for {sizes}" if sizes else "")]
+    if supposed:
+        lines.append(
+            f"  supposed  before any call: {TYPICAL} for each open extent, f32 for each open type"
+        )
     segments = compiler.planner.segments(choice, extents)
     for number, (nest, plan) in enumerate(zip(choice.nests, choice.plan.nests, strict=True)):
         lines += _nest(number, nest, plan, segments)
