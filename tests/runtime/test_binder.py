@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import redlang
+from redlang.frontend.annotations import axes_text
 from redlang.frontend.parser import parse
 from redlang.frontend.syntax import Function
-from redlang.runtime.arguments import Declared, axes_text, describe
+from redlang.runtime.arguments import Declared, describe
 from redlang.runtime.binder import Hooks, Place, is_ragged, make_binder, ragged_dims
 from redlang.source import SourceText
 
