@@ -90,7 +90,7 @@ L2_SPEED = 3.8
 
 
 def segments(part: Part, extents: Mapping[str, int], device: Device) -> int:
-    """Return how many blocks share a unit; it depends on extents and the device only (K6)."""
+    """Return how many blocks share a unit; it depends on plan, extents and device only (K6)."""
     if not part.across or part.plan.segmented is None:
         return 1
     if part.classes is not None:
