@@ -162,7 +162,7 @@ def estimate(part: Part, facts: Facts, device: Device) -> Estimate:
     power = 1 + (SMOOTH - 1) * min(1.0, max(warps, 1) / ENOUGH_WARPS)
     total = sum(t**power for t in terms.values()) ** (1 / power)
     waves = shape.blocks / (resident * device.sms)
-    if not (part.threads.ahead or part.threads.stored):
+    if not part.threads.ahead:
         computed = max(terms["arithmetic"], terms["special functions"])
         total += TOGETHER * computed / max(1.0, waves)
     total += IDLE * _idle(waves) * max(terms["memory"], terms["arithmetic"])
