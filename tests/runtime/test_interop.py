@@ -190,6 +190,7 @@ TOTAL = redlang.compile('def total(x: "m n") -> "m": return sum[n](x)')
 
 @pytest.mark.parametrize("current", [1, 0, None])
 def test_new_tensors_are_made_where_the_arrays_are(current, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     made = []
 
     def strided(shape, steps, dtype):
@@ -202,7 +203,6 @@ def test_new_tensors_are_made_where_the_arrays_are(current, monkeypatch):
     else:
         monkeypatch.setattr(guards, "_empty_strided_cuda", strided)
     monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: current, raising=False)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch, "empty", lambda **options: options["device"])
     make = interop._maker_torch("cuda:1")
     found = make((3, 4), (4, 1), torch.float16)
