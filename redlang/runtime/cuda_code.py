@@ -14,7 +14,6 @@ from redlang.schedule.device import Device
 from redlang.schedule.estimates import BEGIN_US, Estimate
 from redlang.schedule.occupancy import Occupancy, occupancy
 from redlang.schedule.parts import Part
-from redlang.targets.assembler import Assembly
 from redlang.targets.toolchain import parse_target
 
 CROWDED = 5 / 6
@@ -56,7 +55,7 @@ class CudaKernel:
     spill_bytes: int
     shared_bytes: int
     part: int
-    early: int | None
+    early: int | None = None
 
     @property
     def image(self) -> Image:
@@ -65,20 +64,19 @@ class CudaKernel:
         own = text.threads, text.shared_bytes, text.kinds
         return Image(self.cubin, text.entry, *own, self.early)
 
+    def occupancy(self, device: Device) -> Occupancy:
+        """Return how many of its blocks an SM holds, and what limits them."""
+        demand = BlockDemand(self.text.threads, self.registers, self.shared_bytes)
+        return occupancy(demand, device.sm)
 
-def early(
-    text: KernelText | MatrixText, assembly: Assembly, device: Device, *, first: bool
-) -> int | None:
+
+def early(kernel: CudaKernel, device: Device, *, first: bool) -> int:
     """Return from how many blocks on a kernel may be launched before what is ahead of it is done.
 
     The blocks of a call's first kernel come to whichever SM has room first. Where there is room for
     many more, some SMs would get many and others few.
     """
-    if not text.follows or not assembly.waits_first:
-        return None
-    shared = text.shared_bytes + assembly.shared_bytes
-    fits = occupancy(BlockDemand(text.threads, assembly.registers, shared), device.sm)
-    return math.ceil(CROWDED * fits.blocks * device.sms) if first else 0
+    return math.ceil(CROWDED * kernel.occupancy(device).blocks * device.sms) if first else 0
 
 
 def filled(part: Part, kernel: CudaKernel, device: Device) -> Part:
@@ -88,9 +86,8 @@ def filled(part: Part, kernel: CudaKernel, device: Device) -> Part:
     """
     if not part.across or part.matrix is not None or part.classes is not None:
         return part
-    demand = BlockDemand(kernel.text.threads, kernel.registers, kernel.shared_bytes)
-    fits = occupancy(demand, device.sm).blocks
-    return replace(part, threads=replace(part.threads, min_blocks=max(1, fits)))
+    fits = max(1, kernel.occupancy(device).blocks)
+    return replace(part, threads=replace(part.threads, min_blocks=fits))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +145,7 @@ def kernel_stats(code: CudaCode, device: Device) -> tuple[KernelStats, ...]:
             k.spill_bytes,
             k.shared_bytes,
             k.text.threads,
-            occupancy(BlockDemand(k.text.threads, k.registers, k.shared_bytes), device.sm),
+            k.occupancy(device),
         )
         for k in code.kernels
     )

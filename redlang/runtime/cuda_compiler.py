@@ -326,18 +326,18 @@ class CudaCompiler:
                 shared = text.shared_bytes + assembly.shared_bytes
                 if shared > self.device.sm.shared_bytes_per_block:
                     return None, Fault(number, f"needs {shared} bytes of shared memory")
-                made.append(
-                    CudaKernel(
-                        text,
-                        assembly.cubin,
-                        binary.ptx,
-                        assembly.registers,
-                        assembly.spill_bytes,
-                        shared,
-                        place,
-                        early(text, assembly, self.device, first=not made),
-                    )
+                kernel = CudaKernel(
+                    text,
+                    assembly.cubin,
+                    binary.ptx,
+                    assembly.registers,
+                    assembly.spill_bytes,
+                    shared,
+                    place,
                 )
+                if text.follows and assembly.waits_first:
+                    kernel = replace(kernel, early=early(kernel, self.device, first=not made))
+                made.append(kernel)
             compiled.append(filled(part, made[-1], self.device))
         code = CudaCode(loops, tuple(compiled), tuple(made), self.device.target)
         return code, None

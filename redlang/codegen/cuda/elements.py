@@ -87,16 +87,15 @@ class Unit:
         self.ranges()
         frame = self.frame
         loop = prefetching.first_loop(self.kernel.body)
-        start, stop = ("", "") if loop is None else self.bounds(loop.axis)
-        with frame.scope([] if loop is None else [loop.axis]) as scope:
-            blocks = prefetching.write(frame, self.accesses, self.kernel.body)
-        lines = scope.lines
+        head, indent = [], ""
         if loop is not None:
             # There may be nothing to read, and nowhere.
-            first = frame.first(loop.axis)
-            lines = [f"{first} = {start}", f"if {first} < {stop}:", *(f"    {x}" for x in lines)]
+            first, (start, stop) = frame.first(loop.axis), self.bounds(loop.axis)
+            head, indent = [f"{first} = {start}", f"if {first} < {stop}:"], "    "
+        with frame.scope([] if loop is None else [loop.axis]) as scope:
+            blocks = prefetching.write(frame, self.accesses, self.kernel.body)
         if blocks:
-            self.prefetch = Prefetch(tuple(lines), blocks)
+            self.prefetch = Prefetch((*head, *(indent + line for line in scope.lines)), blocks)
         self.opening = len(frame.scopes[-1].lines)
 
     def ranges(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from redlang.codegen.banks import apart
 from redlang.codegen.cuda.frame import CODES
 from redlang.codegen.cuda.values import constant
 from redlang.codegen.scalars import arithmetic
@@ -209,12 +210,3 @@ def ranks_before(
 def warp_bytes(codes: Sequence[str], count: int, peers: int) -> int:
     """Return the shared bytes that one group of threads needs for `t.warps` or `t.blocks`."""
     return apart(sum(BYTES[code] for code in codes) * count * peers)
-
-
-def apart(size: int) -> int:
-    """Return how far apart regions of `size` bytes lie, which lanes side by side read at once.
-
-    It is an odd number of 16 bytes: eight accesses of 16 bytes then meet no bank of shared memory
-    twice. At 128 bytes apart all eight would meet in one.
-    """
-    return -(-size // 16) * 16 | 16

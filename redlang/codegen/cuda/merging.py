@@ -16,9 +16,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from redlang.codegen.arguments import Extent
+from redlang.codegen.banks import apart
 from redlang.codegen.cuda import posting
 from redlang.codegen.cuda.elements import Unit
-from redlang.codegen.cuda.folds import BYTES, apart
+from redlang.codegen.cuda.folds import BYTES
 from redlang.codegen.cuda.frame import Value
 from redlang.codegen.cuda.kernel_text import Classes, Counters, KernelText
 from redlang.codegen.cuda.reducing import WARP_BITS

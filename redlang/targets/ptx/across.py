@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from llvmlite import ir
 
+from redlang.codegen.banks import apart
 from redlang.targets.kinds import I32, VOID, Kind, tuple_of
 from redlang.targets.ptx.barriers import BARRIER, CLUSTER_BARRIER
 from redlang.targets.ptx.calls import Body, body_of, call, results_of
@@ -175,11 +176,8 @@ def warps_rows(codes: Sequence[str], count: int, peers: int) -> dict[tuple[int, 
 
 
 def warps_bytes(codes: Sequence[str], count: int, peers: int) -> int:
-    """Return the shared bytes that `warps` takes for one group of threads.
-
-    It is an odd number of 16 bytes, so that neighbouring groups do not meet in banks.
-    """
-    return -(-sum(BYTES[code] for code in codes) * count * peers // 16) * 16 | 16
+    """Return the shared bytes that `warps` takes for one group of threads."""
+    return apart(sum(BYTES[code] for code in codes) * count * peers)
 
 
 def shared_address(builder: ir.IRBuilder, offset: int) -> ir.Value:
