@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
+from typing import Literal
 
 from redlang.codegen.cuda.kernel_text import ArrayClass, Classes
 from redlang.ir.program import Program
@@ -17,6 +19,8 @@ from redlang.schedule.search import LONG_CLASS, ShapeClass
 SHORT_INDEX = 1 << 16
 LONG_INDEX = 1 << 31
 """Bounds on swept extents that generated code may rely on: 16-bit and 31-bit indices."""
+STAY, FIT = 1 / 3, 2 / 3
+"""Shares of the L2 cache up to which results stay there beside what is read, or fit at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,7 @@ class Known:
             self._multiples(part),
             self._limits(part),
             native_f8=_order(self.device.capability) >= (8, 9),
+            results=self._results(),
         )
 
     def key(self, part: Part) -> tuple[object, ...]:
@@ -60,7 +65,16 @@ class Known:
         )
         multiples = tuple(sorted(known.multiples.items()))
         limits, pointed = sorted(known.limits.items()), sorted(self.arrays.pointed.items())
-        return arrays, multiples, tuple(limits), known.native_f8, *pointed
+        return arrays, multiples, tuple(limits), known.native_f8, known.results, *pointed
+
+    def _results(self) -> Literal["stay", "fit", "leave"]:
+        extents = dict(self.shape.extents)
+        size = sum(
+            prod(extents[axis] for axis in result.axes) * result.dtype.bytes
+            for result in self.program.results
+        )
+        share = size / self.device.l2_bytes
+        return "stay" if share <= STAY else "fit" if share <= FIT else "leave"
 
     def _arrays(self) -> dict[str, ArrayClass]:
         return {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 
 from redlang.codegen.cuda.kernel_text import KernelText
@@ -16,12 +15,9 @@ from redlang.schedule.occupancy import Occupancy, occupancy
 from redlang.schedule.parts import Part
 from redlang.targets.toolchain import parse_target
 
-CROWDED = 5 / 6
-"""The share of the blocks a device holds from which on no SM gets many more than its share."""
-
 CHAINING = 9
 """The compute capability from which kernels overlap at their ends."""
-MOST = 0.75
+MOST = 0.85
 """The share of a kernel's time that beginning its blocks may come to."""
 
 
@@ -68,15 +64,6 @@ class CudaKernel:
         """Return how many of its blocks an SM holds, and what limits them."""
         demand = BlockDemand(self.text.threads, self.registers, self.shared_bytes)
         return occupancy(demand, device.sm)
-
-
-def early(kernel: CudaKernel, device: Device, *, first: bool) -> int:
-    """Return from how many blocks on a kernel may be launched before what is ahead of it is done.
-
-    The blocks of a call's first kernel come to whichever SM has room first. Where there is room for
-    many more, some SMs would get many and others few.
-    """
-    return math.ceil(CROWDED * kernel.occupancy(device).blocks * device.sms) if first else 0
 
 
 def filled(part: Part, kernel: CudaKernel, device: Device) -> Part:

@@ -25,12 +25,13 @@ from redlang.runtime import cuda_tuning
 from redlang.runtime.cache import digest, disk, keep, unpickled, versions
 from redlang.runtime.compiler import Compiler
 from redlang.runtime.cuda_classes import Known
-from redlang.runtime.cuda_code import CudaCode, CudaKernel, early, filled, is_chained, kernel_stats
+from redlang.runtime.cuda_code import CudaCode, CudaKernel, filled, is_chained, kernel_stats
 from redlang.runtime.cuda_course import Arrays
 from redlang.runtime.cuda_texts import texts_of
 from redlang.runtime.matrix_choice import is_last_matrix, likely, with_matrices
 from redlang.runtime.planner import Form
 from redlang.schedule.device import Device
+from redlang.schedule.estimates import early
 from redlang.schedule.facts import Layout
 from redlang.schedule.lower import lower
 from redlang.schedule.model import segments
@@ -336,7 +337,10 @@ class CudaCompiler:
                     place,
                 )
                 if text.follows and assembly.waits_first:
-                    kernel = replace(kernel, early=early(kernel, self.device, first=not made))
+                    estimate, fits = estimates[place], kernel.occupancy(self.device).blocks
+                    least = early(estimate.bound, estimate.blocks, fits, self.device)
+                    # The SMs are there already for what follows a kernel of the same call.
+                    kernel = replace(kernel, early=0 if made else least)
                 made.append(kernel)
             compiled.append(filled(part, made[-1], self.device))
         code = CudaCode(loops, tuple(compiled), tuple(made), self.device.target)

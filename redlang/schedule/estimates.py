@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
+from redlang.schedule.device import Device
 from redlang.schedule.occupancy import Occupancy
 from redlang.schedule.roofline import Bound
 
@@ -12,6 +14,10 @@ SMOOTH = 3.6
 BEGIN_US = 0.0012
 """What it takes the whole device, at least, to begin a block of a kernel that overlaps with what
 follows it: twice what it takes else."""
+CROWDED = 5 / 6
+"""The share of the blocks a device holds from which on no SM gets many more than its share."""
+SHORT_US = 6.5
+"""How long the work of as many blocks as fit may take so that it does not matter where they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,7 @@ class Estimate:
         registers: Estimated registers a thread.
         blocks: Blocks in the grid.
         terms: The parts of the estimate in µs, largest first.
+        hidden_us: What of it does not show if a call ends with this part.
     """
 
     time_us: float
@@ -35,3 +42,24 @@ class Estimate:
     registers: int
     blocks: int
     terms: tuple[tuple[str, float], ...]
+    hidden_us: float = 0.0
+
+
+def early(bound: Bound, blocks: int, fits: int, device: Device) -> int:
+    """Return from how many blocks on a kernel may be launched before what is ahead of it is done.
+
+    Its blocks come to whichever SM has room first. Where there is room for many more than there
+    are, some SMs get many and others few. That matters unless their work is short, or so few that
+    half of the SMs are enough.
+
+    Args:
+        bound: The roofline of the work.
+        blocks: Blocks in the grid.
+        fits: Blocks that an SM holds.
+        device: The GPU.
+    """
+    room = fits * device.sms
+    work_us = (bound.time_us - bound.launch_us) * room / max(1, blocks)
+    if work_us <= SHORT_US or 2 * blocks <= device.sms:
+        return 0
+    return ceil(CROWDED * room)

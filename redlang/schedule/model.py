@@ -51,6 +51,8 @@ STAGED = 1.15
 """What the way through shared memory costs over loads into registers, as measured."""
 MERGE_US = 0.8
 """From a state's posting to its joining."""
+HIDDEN_US = 1.2
+"""What does not show of joining the states of blocks that share a row, if the call ends with it."""
 STEP_US = 0.67
 """One round of the last block's reading of what other blocks found."""
 FEW = 8
@@ -67,6 +69,8 @@ compute together. Where there are more, others begin as they end, and all get ou
 tiles ahead they wait for memory while they compute."""
 IDLE = 0.115
 """How much shows of the time in which the last wave of blocks leaves SMs without work."""
+UNEVEN = 0.4
+"""How much shows of what SMs with one block more than others read more, where all run at once."""
 STEPS = 3
 """Waves from which on blocks are out of step, so that the last one leaves no SM idle for long."""
 CALLS = (1.0, 0.93, 0.86)
@@ -166,6 +170,8 @@ def estimate(part: Part, facts: Facts, device: Device) -> Estimate:
         computed = max(terms["arithmetic"], terms["special functions"])
         total += TOGETHER * computed / max(1.0, waves)
     total += IDLE * _idle(waves) * max(terms["memory"], terms["arithmetic"])
+    if waves < 1 and shape.blocks >= device.sms:
+        total += UNEVEN * (share - 1) * terms["memory"]
     if part.across:
         # All of them begin at once, and all are waited for.
         total += BEGIN_US * shape.blocks
@@ -179,7 +185,9 @@ def estimate(part: Part, facts: Facts, device: Device) -> Estimate:
         total = float("inf")
     ordered = tuple(sorted(terms.items(), key=lambda item: -item[1]))
     limiter = ordered[0][0] if ordered[0][1] >= device.launch_us else "launch"
-    return Estimate(total + device.launch_us, limiter, bound, fits, used, shape.blocks, ordered)
+    total += device.launch_us
+    hidden = HIDDEN_US if part.across and shape.lanes() == part.threads.unit_threads else 0.0
+    return Estimate(total, limiter, bound, fits, used, shape.blocks, ordered, hidden)
 
 
 def _idle(waves: float) -> float:

@@ -50,7 +50,7 @@ class Ranked:
     @property
     def time_us(self) -> float:
         """Return the time of all parts."""
-        return sum(e.time_us for e in self.estimates)
+        return sum(e.time_us for e in self.estimates) - self.estimates[-1].hidden_us
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,8 +195,7 @@ def test_kernels_of_very_many_blocks_do_not_say_that_others_may_begin(monkeypatc
     [
         ('def f(x: "m n") -> "m":\n    return max[n](x)\n', [(4096, 4096)], 8),
         ('def f(x: "n") -> "":\n    return sum[n](x)\n', [(1 << 24,)], 10),
-        # What is as large as the array drives out what was prefetched.
-        ('def f(x: "m n") -> "m n":\n    return x - max[n](x)\n', [(4096, 4096)], 0),
+        ('def f(x: "m n") -> "m n":\n    return x - max[n](x)\n', [(4096, 4096)], 8),
         # The vector is read by all blocks, and not prefetched.
         ('def f(x: "m n", g: "n") -> "m":\n    return sum[n](x * g)\n', [(4096, 4096), (4096,)], 8),
     ],
@@ -212,6 +211,23 @@ def test_what_is_read_first_is_prefetched_before_the_wait(text, shapes, pieces, 
     assert before.count("prefetch.global.L2") == pieces
     assert "prefetch" not in after
     assert not re.search(r"\bld\.global|\bst\.global|cp\.async", before)
+
+
+@pytest.mark.parametrize(
+    ("length", "store", "keeps"),
+    [(1024, "st.global.cs", False), (1400, "st.global", False), (4096, "st.global", True)],
+    ids=["results that stay", "results that fit", "results that leave"],
+)
+def test_what_the_l2_cache_is_told_depends_on_what_it_can_hold(length, store, keeps, monkeypatch):
+    kernel = redlang.compile('def f(x: "m n", g: "n") -> "m n":\n    return (x - max[n](x)) * g\n')
+    with compiling(monkeypatch) as driver:
+        kernel(np.empty((4096, length), np.float32), np.empty(length, np.float32))
+    (found,) = driver.kernels
+    assert set(re.findall(r"st\.global[.a-z]*(?=\.v4)", found.ptx)) == {store}
+    told = re.findall(r"ld\.global\.nc\S*\.v4\.b32 .*\], %rd\d+;", found.ptx)
+    assert bool(told) == ("evict_last" in found.ptx) == keeps
+    # What all rows read stays in the caches by itself.
+    assert re.search(r"ld\.global\.nc\.v4", found.ptx)
 
 
 def test_blocks_of_a_cluster_prefetch_together():

@@ -93,4 +93,4 @@ def test_long_rows_take_few_registers(monkeypatch):
     (kernel,) = driver.kernels
     assert kernel.registers * kernel.text.threads <= 65536 // 4
     assert kernel.spill_bytes == 0
-    assert kernel.ptx.count("ld.global.nc.L1::no_allocate.v4") == 8
+    assert kernel.ptx.count("ld.global.nc.L1::no_allocate.L2::cache_hint.v4") == 8

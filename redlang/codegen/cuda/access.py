@@ -128,8 +128,15 @@ class Accesses:
             program = {axis.name for axis in self.frame.loops.program.axes}
             return "plain" if set(memory.axes) <= program else "coherent"
         # What every unit reads again is worth its space in L1.
+        if not self.is_read_once(memory, axes):
+            return "keep"
+        return "last" if self.frame.classes.results == "leave" else "stream"
+
+    def is_read_once(self, memory: Memory, axes: Sequence[str]) -> bool:
+        """Tell whether only one unit reads what it reads of a parameter, and whole sectors."""
         grid = {grid.axis for grid in self.frame.kernel.grid}
-        return "stream" if grid <= set(axes) and not self._in_points(memory, axes) else "keep"
+        own = memory.kind in {"parameter", "result"} and grid <= set(axes)
+        return own and not self._in_points(memory, axes)
 
     def _in_points(self, memory: Memory, axes: Sequence[str]) -> bool:
         """Say whether pieces of neighbouring lanes lie apart, so that sectors are read in turns."""
@@ -146,7 +153,7 @@ class Accesses:
         strides = self._strides(memory)
         runs = [axis for own, axis in zip(memory.axes, axes, strict=True) if strides.get(own) == 1]
         lanes = max((self.frame.spread(axis).threads for axis in runs), default=1)
-        return lanes >= WARP and self.hint(memory, axes) == "stream"
+        return lanes >= WARP and self.is_read_once(memory, axes)
 
     def _f8(self, dtype: DType) -> str:
         portable = dtype.name.startswith("f8") and not self.frame.classes.native_f8
@@ -200,7 +207,8 @@ class Accesses:
         frame = self.frame
         tile = frame.tile_axes(axes)
         access, arguments, _ = self._access(memory, list(memory.axes), tile)
-        hint = "stream" if memory.kind == "result" else "plain"
+        stays = self.frame.classes.results == "stay"
+        hint = "stream" if memory.kind == "result" and stays else "plain"
         options = f', hint="{hint}"{self._f8(memory.dtype)}'
         make = frame.module.declare(f"store_{memory.name}", f"t.store({access}{options})")
         frame.line(f"{make}({', '.join([*arguments, lead, value.text])})")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from redlang.codegen.arguments import Extent, Stride
 
@@ -32,12 +32,15 @@ class Classes:
         multiples: A number that divides the extent of each axis; 1 if missing.
         limits: The largest extent of an axis, where it is bounded.
         native_f8: Whether the target converts f8 itself (compute capability 8.9 and up).
+        results: What becomes of the results in the L2 cache until somebody reads them: they `stay`
+            beside what is read, they `fit` without it, or they `leave` while they are written.
     """
 
     arrays: Mapping[str, ArrayClass]
     multiples: Mapping[str, int]
     limits: Mapping[str, int]
     native_f8: bool = True
+    results: Literal["stay", "fit", "leave"] = "stay"
 
     def multiple(self, axis: str) -> int:
         """Return a number that divides the extent of `axis`."""

@@ -22,6 +22,8 @@ last blocks of the kernel before wait as long. From 64 to 112 KiB it makes littl
 BESIDE_STORES, BLOCKS = 24 * 1024, 3
 """The same for kernels that store as much as they read, and the blocks that it must be enough for:
 where few long rows are ahead of the others, they take 4 % longer (measured, not explained)."""
+BESIDE_MANY = 48 * 1024
+"""The same where results do not stay in the L2 cache; it need not be enough for several blocks."""
 
 
 def first_loop(body: Sequence[Statement]) -> Loop | None:
@@ -47,9 +49,11 @@ def write(frame: Frame, accesses: Accesses, body: Sequence[Statement]) -> int:
         sizes.append((pieces, size * frame.plan.threads))
     most = PREFETCHED
     if any(own.issuperset(load.type.axes) for load in loads for own in _stored(body)):
-        most = BESIDE_STORES
-        if BLOCKS * sum(pieces * size for pieces, size in sizes) > most:
-            return 0
+        most = BESIDE_MANY
+        if frame.classes.results == "stay":
+            most = BESIDE_STORES
+            if BLOCKS * sum(pieces * size for pieces, size in sizes) > most:
+                return 0
     total = 0
     for load, (pieces, size) in zip(loads, sizes, strict=True):
         count = min(pieces, (most - total) // size)
@@ -66,7 +70,7 @@ def _is_own(load: Load, frame: Frame, accesses: Accesses, ranged: frozenset[str]
     memory, axes = frame.memories[load.array], load.type.axes
     if memory.kind != "parameter" or not accesses.is_plain(load) or not ranged.issuperset(axes):
         return False
-    return accesses.hint(memory, axes) == "stream"
+    return accesses.is_read_once(memory, axes)
 
 
 def _stored(body: Sequence[Statement]) -> Iterator[frozenset[str]]:

@@ -32,11 +32,15 @@ from redlang.targets.ptx.inline import (
 LOAD_HINTS = {
     # Read once: keep it out of L1, whose space the block's other loads need.
     "stream": "ld.global.nc.L1::no_allocate",
+    # The same, beside results that L2 cannot hold: these leave it first, and in order.
+    "last": "ld.global.nc.L1::no_allocate",
     "keep": "ld.global.nc",
     # Memory that other blocks write in the same launch: never through the read-only path.
     "coherent": "ld.relaxed.gpu.global",
     "plain": "ld.global",
 }
+POLICIES = {"last": "createpolicy.fractional.L2::evict_last.b64 $0;"}
+"""What else L2 is told of a load."""
 STORE_HINTS = {"stream": "st.global.cs", "plain": "st.global"}
 
 
@@ -268,7 +272,10 @@ def _load_piece(
     register = _register(word)
     outputs = [f"${number}" for number in range(words)]
     operand = "{" + ", ".join(outputs) + "}" if words > 1 else outputs[0]
-    text = f"{LOAD_HINTS[hint]}{_suffix(word, words)} {operand}, [${words}+{piece.offset}];"
+    policy = [asm(builder, I64, POLICIES[hint], "=l", [])] if hint in POLICIES else []
+    told = f", ${words + len(arguments)}" if policy else ""
+    opcode = LOAD_HINTS[hint] + (".L2::cache_hint" if policy else "")
+    text = f"{opcode}{_suffix(word, words)} {operand}, [${words}+{piece.offset}]{told};"
     if access.guards:
         filled = _repeat(fill, STORAGE_BITS[access.dtype], word.width)
         before = [f"mov.b{register.width} {output}, {filled};" for output in outputs]
@@ -278,8 +285,10 @@ def _load_piece(
     letter = REGISTER_LETTERS[register]
     # Early-clobber: a filled output is written before the address is read.
     constraints = [f"=&{letter}"] * words + ["l"] + ["r"] * (len(arguments) - 1)
+    constraints += ["l"] * len(policy)
     result = register if words == 1 else ir.LiteralStructType([register] * words)
-    raw = asm(builder, result, text, ",".join(constraints), arguments, effect=True)
+    given = [*arguments, *policy]
+    raw = asm(builder, result, text, ",".join(constraints), given, effect=True)
     found = [raw] if words == 1 else [builder.extract_value(raw, i) for i in range(words)]
     return [builder.trunc(value, I8) for value in found] if word is I8 else found
 
