@@ -19,7 +19,7 @@ from redlang.frontend.annotations import axes_text
 from redlang.frontend.syntax import ArrayAnnotation, Function, Parameter
 from redlang.frontend.wording import counted
 from redlang.ir.types import DTYPES, DType
-from redlang.runtime.interop import TORCH, is_array, library_of
+from redlang.runtime.interop import GRADIENT, TORCH, is_array, library_of, wants_gradient
 from redlang.runtime.memory import AnyArray, Library, Memory
 from redlang.source import SourceText, Span
 from redlang.values import dataclass
@@ -306,6 +306,8 @@ def _number(name: str, value: object, what: str) -> bool | int | float | complex
         if shape:
             problem = f"is an array of shape {shape}, and must be {what}"
             raise about(name, problem, "declare it with its axes to pass an array")
+        if library_of(type(value)) is TORCH and wants_gradient(value):
+            raise about(name, *GRADIENT)
         value = value.item()  # type: ignore[attr-defined]
     if isinstance(value, np.generic) or type(value).__module__ == "ml_dtypes":
         value = value.item() if hasattr(value, "item") else float(value)  # type: ignore[arg-type]

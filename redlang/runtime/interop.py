@@ -149,12 +149,23 @@ def _torch_problem(x: AnyArray, torch: Any) -> tuple[str, str]:  # noqa: ANN401
         return _NO_MEMORY, "pass a plain tensor, outside of torch.compile, vmap and grad"
     if x.layout is not torch.strided:
         return f"is a sparse tensor ({x.layout})", "pass x.to_dense()"
-    if x.requires_grad and torch.is_grad_enabled():
-        hint = "call under torch.no_grad(), or pass x.detach()"
-        return "requires a gradient, and kernels have none", hint
+    if wants_gradient(x):
+        return GRADIENT
     if x.is_neg():
         return "is a lazily negated view", "pass x.resolve_neg()"
     return "", ""
+
+
+GRADIENT = (
+    "requires a gradient, and kernels have none",
+    "call under torch.no_grad(), or pass x.detach()",
+)
+"""What is wrong with a tensor whose gradient is asked for, and the remedy."""
+
+
+def wants_gradient(x: object) -> bool:
+    """Tell whether what is computed of a tensor should have a gradient."""
+    return bool(getattr(x, "requires_grad", False)) and bool(_torch().is_grad_enabled())
 
 
 def _empty_torch(shape: tuple[int, ...], dtype: DType, device: str) -> AnyArray:

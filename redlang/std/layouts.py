@@ -85,12 +85,11 @@ def disagreement(
 
 
 def whole_numbers(given: Any) -> tuple[int, ...]:
-    """Return a whole number, or several of them; nothing if it is something else."""
+    """Return a whole number, or several of them in order; nothing if it is something else."""
+    several = list(given) if isinstance(given, Sequence) else [given]
+    if any(isinstance(each, bool) for each in several):
+        return ()
     try:
-        return (operator.index(given),)
-    except TypeError:
-        pass
-    try:
-        return tuple(map(operator.index, given))
+        return tuple(map(operator.index, several))
     except TypeError:
         return ()

@@ -93,6 +93,18 @@ def test_tensors_that_cannot_be_read_say_why(make, words):
     interop.TORCH.mark(make())
 
 
+def test_a_number_that_wants_a_gradient_is_refused():
+    kernel = redlang.compile('def scaled(x: "n", s: float) -> "n": return x * s')
+    s = torch.tensor(2.0, requires_grad=True)
+    x = torch.ones(3)
+    assert kernel(x, torch.tensor(2.0)).tolist() == [2, 2, 2]
+    with pytest.raises(ArgumentError, match="s requires a gradient"):
+        kernel(x, s)
+    assert kernel(x, s.detach()).tolist() == [2, 2, 2]
+    with torch.no_grad():
+        assert kernel(x, s).tolist() == [2, 2, 2]
+
+
 def test_a_gradient_is_no_matter_under_no_grad():
     tensor = torch.zeros(2, requires_grad=True)
     tracked = interop.TORCH.mark(tensor)

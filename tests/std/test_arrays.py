@@ -366,6 +366,9 @@ def test_an_axis_is_known_by_its_number():
     ("call", "message"),
     [
         (lambda x: std.softmax(x, axis=()), "must be an integer or several"),
+        (lambda x: std.softmax(x, axis=True), "axis of softmax is True, and must be an integer"),
+        (lambda x: std.softmax(x, axis=(0, True)), "must be an integer or several"),
+        (lambda x: std.softmax(x, axis={0: 1}), "must be an integer or several"),
         (lambda x: std.softmax(x, axis=(1, -1)), "names one twice"),
         (lambda x: std.rms_norm(x, eps=np.ones(3, np.float32)), "eps of rms_norm is an array"),
     ],
