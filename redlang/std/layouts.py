@@ -86,8 +86,11 @@ def disagreement(
 
 def whole_numbers(given: Any) -> tuple[int, ...]:
     """Return a whole number, or several of them in order; nothing if it is something else."""
-    several = list(given) if isinstance(given, Sequence) else [given]
-    if any(isinstance(each, bool) for each in several):
+    try:
+        several = list(given)
+    except TypeError:
+        several = [given]
+    if isinstance(given, Mapping) or any(isinstance(each, bool) for each in several):
         return ()
     try:
         return tuple(map(operator.index, several))
