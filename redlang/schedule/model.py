@@ -71,6 +71,8 @@ IDLE = 0.115
 """How much shows of the time in which the last wave of blocks leaves SMs without work."""
 UNEVEN = 0.4
 """How much shows of what SMs with one block more than others read more, where all run at once."""
+IN_TURNS = 1.15
+"""What clusters cost more where not all run at once: one begins when all of its blocks have room."""
 STEPS = 3
 """Waves from which on blocks are out of step, so that the last one leaves no SM idle for long."""
 CALLS = (1.0, 0.93, 0.86)
@@ -179,6 +181,8 @@ def estimate(part: Part, facts: Facts, device: Device) -> Estimate:
         total *= STRIPS * (STAGED if part.threads.ahead else 1.0)
         if shape.lanes() < part.threads.unit_threads:
             total *= 1 + LESS * max(0.0, log2(ENOUGH / max(1, shape.held)))
+    if part.threads.blocks > 1 and waves > 1:
+        total *= IN_TURNS
     if part.threads.shared:
         total += PART_US * per_sm * shape.held / PART
     if fits.blocks == 0:
