@@ -10,7 +10,8 @@ import importlib
 import random
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,18 @@ def examine_on_gpu(
     types = list(ELEMENT_TYPES)
     random.Random(seed).shuffle(types)
     cascade = random_cascade(seed, dtypes=tuple(types), sizes=sizes)
-    places = placed_all(pick, cascade.arguments)
+    with _new_memory_is_nan():
+        return _examine(seed, pick, plans, cascade, placed_all(pick, cascade.arguments), device)
+
+
+def _examine(
+    seed: int,
+    pick: Pick,
+    plans: int,
+    cascade: Cascade,
+    places: Mapping[str, Placed | float],
+    device: str,
+) -> list[Fault]:
     faults: list[Fault] = []
     who = "the algebra"
     try:
@@ -83,6 +95,19 @@ def examine_on_gpu(
     return faults
 
 
+@contextmanager
+def _new_memory_is_nan() -> Iterator[None]:
+    """Let what is not stored show; then torch is as it was."""
+    torch = importlib.import_module("torch")
+    before = torch.are_deterministic_algorithms_enabled()
+    warned = torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=warned)
+
+
 def _is_alive() -> bool:
     try:
         importlib.import_module("torch").cuda.synchronize()
@@ -102,8 +127,6 @@ class _Trial:
 
     def __init__(self, cascade: Cascade, places: Mapping[str, Placed | float], device: str) -> None:
         self.cascade, self.places, self.device = cascade, places, device
-        # New memory is NaN, so that what is not stored shows.
-        importlib.import_module("torch").use_deterministic_algorithms(True, warn_only=True)
         self.kernel: Kernel = compiled(cascade.text)
         self.arguments = {
             name: value.tensor(device) if isinstance(value, Placed) else value

@@ -7,7 +7,7 @@ from redlang.testing import on_gpu
 from redlang.testing.cascades import Sizes
 from tests.cubin.device import simulated
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 SIZES = Sizes(
@@ -29,3 +29,11 @@ def test_generated_cascades_agree_with_the_reference(seed, monkeypatch):
     with simulated(monkeypatch):
         faults = on_gpu.examine_on_gpu(seed, device="cpu", sizes=SIZES)
         assert not faults, "\n".join(map(str, faults))
+
+
+def test_torch_is_as_it_was_before(monkeypatch):
+    assert not torch.are_deterministic_algorithms_enabled()
+    monkeypatch.setattr(on_gpu, "probe", lambda number: DEFAULT_DEVICE)
+    with simulated(monkeypatch):
+        on_gpu.examine_on_gpu(0, device="cpu", sizes=SIZES)
+    assert not torch.are_deterministic_algorithms_enabled()
