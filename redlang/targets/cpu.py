@@ -31,6 +31,7 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from redlang.errors import InternalError
+from redlang.targets import processor
 from redlang.values import dataclass
 
 _lock = threading.RLock()
@@ -45,7 +46,7 @@ _PROTOTYPE = ctypes.CFUNCTYPE(
 
 @dataclass(frozen=True, slots=True)
 class ObjectCode:
-    """Machine code of one text, for this kind of machine.
+    """Machine code of one text, for one kind of processor.
 
     Attributes:
         code: Relocatable object files.
@@ -116,8 +117,8 @@ def fingerprint() -> tuple[str, ...]:
     version = ".".join(map(str, llvm.llvm_version_info))
     cpu = (
         llvm.get_process_triple(),
-        llvm.get_host_cpu_name(),
-        llvm.get_host_cpu_features().flatten(),
+        processor.name(),
+        processor.features(),
     )
     return (*cpu, f"llvm {version}", f"llvmlite {llvmlite.__version__}")
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
+from redlang.targets import processor
 from redlang.targets.llvm import F32, F64, I32, I64, Value, declared, polynomial
 
 
@@ -236,8 +237,25 @@ def sigmoid(x: Value) -> Value:
     inverse = 1.0 / below
     quotient = above * inverse
     # One step of correction makes up for the roundings of the sum, the inverse and the product.
-    remainder = quotient.times_plus(-lost, (-quotient).times_plus(below, above))
+    remainder = quotient.times_plus(-lost, _less_product(above, quotient, below))
     return remainder.times_plus(inverse, quotient)
+
+
+def _less_product(x: Value, y: Value, z: Value) -> Value:
+    """Return x - y z, where y z is close to x, as if y z were not rounded."""
+    if processor.fuses():
+        return (-y).times_plus(z, x)
+    # Products of halves of the bits are exact (Dekker, "A floating-point technique", 1971).
+    high, low = zip(_halves(y), _halves(z), strict=True)
+    rest = ((x - high[0] * high[1]) - high[0] * low[1]) - low[0] * high[1]
+    return rest - low[0] * low[1]
+
+
+def _halves(x: Value) -> tuple[Value, Value]:
+    """Return the upper half of the bits of a fraction, and the rest."""
+    low_bits = (_format(x).mantissa + 2) // 2
+    high = (x.bits() & -(1 << low_bits)).from_bits()
+    return high, x - high
 
 
 # erf(x) / x - 1 in x^2 for |x| <= 1: 2^-29.6; log(erfc(x)) for 1 <= x <= 4: 2^-35.5 of erf

@@ -2,17 +2,15 @@
 
 Rounding is to nearest even, once, also from f64: a value is first rounded to odd in f32, which
 keeps enough bits for the second rounding to be right (Boldo and Melquiond, "Emulation of FMA and
-correctly rounded sums", 2008). f16 uses the machine's conversion where it has one.
+correctly rounded sums", 2008). f16 uses the processor's conversion where it has one.
 """
 
 from __future__ import annotations
 
-from functools import cache
-
-import llvmlite.binding as llvm
 from llvmlite import ir
 from numba.core import types
 
+from redlang.targets import processor
 from redlang.targets.llvm import F32, F64, HALF, I1, I8, I16, I32, I64, NumbaType, Value
 
 STORED: dict[str, ir.Type] = {
@@ -39,15 +37,6 @@ _NARROW = {"f8e4m3": (3, 7), "f8e5m2": (2, 15), "f16": (10, 15)}
 _LARGEST = {"f8e4m3": 448.0, "f8e5m2": 57344.0}
 
 
-@cache
-def converts_half() -> bool:
-    """Say whether the machine converts f16 itself; elsewhere LLVM would call a missing library."""
-    triple = llvm.get_process_triple()
-    if triple.startswith("x86_64"):
-        return bool(llvm.get_host_cpu_features().get("f16c"))
-    return bool(triple.startswith(("aarch64", "arm64")))
-
-
 def decode(raw: Value, dtype: str) -> Value:
     """Return the value of an element as it lies in memory, in its compute type."""
     match dtype:
@@ -59,7 +48,7 @@ def decode(raw: Value, dtype: str) -> Value:
             return raw.differs(0)
         case "bf16":
             return (raw.zero_extend(I32) << 16).from_bits()
-        case "f16" if converts_half():
+        case "f16" if processor.converts_half():
             return raw.from_bits().to_float(F32)
         case "f16" | "f8e4m3" | "f8e5m2":
             return _decode_narrow(raw.zero_extend(I32), dtype)
@@ -85,7 +74,7 @@ def encode(value: Value, dtype: str) -> Value:
     single = _round_to_odd(value) if value.type == F64 else value
     if dtype == "bf16":
         return _encode_bf16(single)
-    if dtype == "f16" and converts_half():
+    if dtype == "f16" and processor.converts_half():
         return single.to_float(HALF).bits()
     return _encode_narrow(single, dtype).truncate(stored)
 

@@ -1,11 +1,11 @@
-"""How a matrix product uses this machine's registers: known without loading a compiler."""
+"""How a matrix product uses the processor's registers: known without loading a compiler."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
 
-import llvmlite.binding as llvm
+from redlang.targets import processor
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,12 @@ class RegisterTile:
 @cache
 def register_tile(dtype: str) -> RegisterTile:
     """Return the tile for `f32` or `f64`, whose accumulators fill the register file."""
-    features = llvm.get_host_cpu_features()
     # Accumulators + a row of b + a broadcast element: 24 + 2 + 1 of 32 registers, 12 + 2 + 1 of 16.
-    if features.get("avx512f"):
+    if processor.has("avx512f"):
         width, rows = 64, 12
-    elif features.get("avx2"):
+    elif processor.has("avx2"):
         width, rows = 32, 6
-    elif llvm.get_process_triple().startswith(("aarch64", "arm64")):
+    elif processor.is_arm():
         width, rows = 16, 12
     else:
         width, rows = 16, 6

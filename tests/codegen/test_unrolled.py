@@ -9,6 +9,7 @@ import redlang
 from redlang.codegen.arguments import PACKED, Stride, row_major, short_rows
 from redlang.codegen.cpu import emit
 from redlang.ir.interpret import interpret
+from redlang.targets import processor
 from redlang.targets.cpu_compile import llvm_text
 from tests.codegen.running import compiled, lowered
 from tests.kernels import resolve_text
@@ -86,7 +87,9 @@ def test_short_rows_of_packed_arrays_are_read_by_vectors():
     layout = row_major(loops)
     packed = emit(loops, layout)
     assert "stride_p_n" not in packed.text
-    assert re.search(r"load <\d\d+ x float>", llvm_text(packed.text, packed.entries[0]))
+    # By several registers at once, where spreading them over lanes is cheap enough for LLVM.
+    wide = r"load <\d\d+ x float>" if processor.has("avx2") else r"load <\d+ x float>"
+    assert re.search(wide, llvm_text(packed.text, packed.entries[0]))
     loose = emit(loops, {name: axis for name, axis in layout.items() if name != PACKED})
     assert "stride_p_n" in loose.text
 
