@@ -72,7 +72,7 @@ IDLE = 0.115
 UNEVEN = 0.4
 """How much shows of what SMs with one block more than others read more, where all run at once."""
 IN_TURNS = 1.15
-"""What clusters cost more where not all run at once: one begins when all of its blocks have room."""
+"""What clusters cost more where not all run at once: each begins when all its blocks have room."""
 STEPS = 3
 """Waves from which on blocks are out of step, so that the last one leaves no SM idle for long."""
 CALLS = (1.0, 0.93, 0.86)
