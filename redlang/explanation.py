@@ -18,7 +18,7 @@ from redlang.ir.loops_printing import loops_text
 from redlang.ir.printing import to_text
 from redlang.ir.program import Program, ScalarParam
 from redlang.runtime.call import UnitAxes
-from redlang.runtime.work import NANOSECONDS, predict, unit_work
+from redlang.runtime.work import CACHED_BYTES, NANOSECONDS, kept_bytes, predict, unit_work
 from redlang.schedule.plan import NestPlan, passes
 
 if TYPE_CHECKING:
@@ -193,6 +193,10 @@ def _prediction(loops: Loops, extents: Mapping[str, int]) -> Iterator[str]:
     for kernel, count in zip(loops.kernels, units, strict=True):
         each = unit_work(kernel, extents) * NANOSECONDS / 1e3
         yield f"{kernel.name}: {count} unit{'' if count == 1 else 's'} of about {_duration(each)}"
+    for space in loops.workspaces:
+        if (size := kept_bytes(space, extents)) >= CACHED_BYTES:
+            what = f"{space.name}: {space.dtype}[{' '.join(space.axes)}]"
+            yield f"keeps {what}, {size / 1e6:.3g} MB, in memory between kernels"
     time = predict(loops, units, extents)
     yield (
         f"predicted about {_duration(time.time_us)} on one core, limited by "

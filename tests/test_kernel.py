@@ -710,6 +710,21 @@ def test_an_explanation_speaks_of_the_last_call_of_a_kind_seen_before():
     assert "for m = 2, n = 3" in kernel.explain("plan")
 
 
+def test_the_plan_says_what_a_call_keeps_in_memory():
+    kernel = redlang.compile("""
+def cosines(a: "i d", b: "j d") -> "i":
+    an = a * rsqrt(sum[d](a * a))
+    bn = b * rsqrt(sum[d](b * b))
+    return max[j](sum[d](an * bn)) - sum[j](sum[d](an * bn))
+""")
+    a = np.ones((600, 8), np.float32)
+    kernel(a, np.ones((1000, 8), np.float32))
+    (kept,) = (x for x in kernel.explain("plan").splitlines() if x.startswith("keeps"))
+    assert kept.endswith(": f32[i j], 2.4 MB, in memory between kernels")
+    kernel(a[:5], a[:7])
+    assert "keeps" not in kernel.explain("plan")
+
+
 @pytest.mark.parametrize("make", [np.ones, lambda *shape: torch.ones(*shape)], ids=["np", "torch"])
 def test_no_array_outlives_its_call(make):
     kernel = redlang.compile('def f(x: "m n", y: "n") -> "m": return sum[n](x * y)')

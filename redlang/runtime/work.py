@@ -87,8 +87,15 @@ def predict(program: loops.Loops, units: Sequence[int], extents: Mapping[str, in
     arrays = [(p.axes, p.dtype) for p in program.params if isinstance(p, ArrayParam)]
     arrays += [(r.axes, r.dtype) for r in program.results]
     moved = sum(_elements(axes, extents) * dtype.bytes for axes, dtype in arrays)
+    moved += sum(2 * kept_bytes(space, extents) for space in program.workspaces)
     memory = moved / BYTES_A_NANOSECOND if moved > CACHED_BYTES else 0.0
     return Prediction(1e-3 * NANOSECONDS * operations, 1e-3 * memory)
+
+
+def kept_bytes(space: loops.Workspace, extents: Mapping[str, int]) -> int:
+    """Return the bytes of what one kernel of a call keeps in memory for the next."""
+    tiles = dict(space.tiles)
+    return space.dtype.bytes * prod(-(-extents[a] // tiles.get(a, 1)) for a in space.axes)
 
 
 def _body(body: tuple[loops.Statement, ...], ranges: Mapping[str, int]) -> float:
