@@ -22,6 +22,12 @@ BUILTINS: frozenset[str] = frozenset(
     (*CONSTANTS, *ELEMENTS, *REDUCERS, *SPECIAL, *DTYPES, *SCALARS)
 )
 
+OWN_LINE = " on a line of its own, then "
+"""Stands in a hint between a definition and the expression that reads it."""
+
+_SOFT = "where(1 + e == 1, e, log(1 + e) * e / ((1 + e) - 1))"
+"""log(1 + e) for e from 0 to 1: the quotient makes up for what 1 + e loses."""
+
 RENAMED: dict[str, str] = {
     "power": "x ** y",
     "pow": "x ** y",
@@ -36,7 +42,9 @@ RENAMED: dict[str, str] = {
         f"nan{name}": f"std.{name}[n](where(~isnan(x), x)), after `from redlang import std`"
         for name in ("var", "std")
     },
-    "softplus": "maximum(x, 0) + log(1 + exp(-abs(x)))",
+    "softplus": f"e = exp(-abs(x)){OWN_LINE}maximum(x, 0) + {_SOFT}",
+    "logaddexp": f"e = where(x == y, 1, exp(-abs(x - y))){OWN_LINE}maximum(x, y) + {_SOFT}",
+    "logsigmoid": f"e = exp(-abs(x)){OWN_LINE}minimum(x, 0) - {_SOFT}",
     "relu": "maximum(x, 0)",
     "fabs": "abs",
     "square": "x ** 2",
@@ -47,16 +55,21 @@ RENAMED: dict[str, str] = {
     "len": "size",
     "shape": "size",
     "logistic": "sigmoid",
-    "nan_to_num": "where(isnan(x), 0, x)",
-    "log1p": "where(1 + x == 1, x, log(1 + x) * x / ((1 + x) - 1)), exact for small x too",
+    "nan_to_num": "where(isnan(x), 0, x), which keeps inf",
+    "log1p": "where(1 + x == 1, x, log(1 + x) * where(x < 1, x / ((1 + x) - 1), 1)), "
+    "exact for small x too",
     "expm1": "tanh(x / 2) * (exp(x) + 1), exact for small x too",
     "log10": "log(x) / log(10)",
-    "exp10": "exp(x * log(10))",
-    "cosh": "(exp(x) + exp(-x)) / 2",
-    "sinh": "tanh(x / 2) * (exp(x) + 1) * (1 + exp(-x)) / 2",
+    "exp10": "10 ** x",
+    "cosh": "2 * ((exp(x / 2) + exp(-x / 2)) / 2) ** 2 - 1",
+    "sinh": "2 * tanh(x / 2) * ((exp(x / 2) + exp(-x / 2)) / 2) ** 2",
     "tan": "sin(x) / cos(x)",
+    "sinc": "where(x == 0, 1, sin(pi * (x - 2 * round(x / 2))) / (pi * x))",
+    "hypot": f"a = maximum(abs(x), abs(y)){OWN_LINE}"
+    "where(a == 0 or a == inf, a, a * sqrt((x / a) ** 2 + (y / a) ** 2))",
+    "softsign": "where(abs(x) == inf, sign(x), x / (1 + abs(x)))",
     "silu": "x * sigmoid(x)",
-    "gelu": "x * (1 + erf(x / sqrt(2))) / 2",
+    "gelu": "x * ((1 + erf(x / sqrt(2))) / 2)",
     "dot": "sum[k](a * b)",
     "matmul": "sum[k](a * b)",
     "einsum": "sum[k](a * b)",
