@@ -139,6 +139,11 @@ def about(name: str, problem: str, hint: str = "") -> ArgumentError:
     return ArgumentError(f"{name} {problem}", hint=hint)
 
 
+def _about_x(name: str, problem: str, hint: str) -> ArgumentError:
+    """Return the error that argument `name` has a problem of arrays, whose hint calls it `x`."""
+    return about(name, problem, hint.replace("x.", f"{name}.").replace("(x)", f"({name})"))
+
+
 def _array(name: str, value: object, *, stored: bool = False) -> Argument:
     library = library_of(type(value))
     if library is None:
@@ -154,7 +159,7 @@ def _array(name: str, value: object, *, stored: bool = False) -> Argument:
     memory = library.memory(value)
     problem, hint = memory.problem
     if problem:
-        raise about(name, problem, hint.replace("x.", f"{name}.").replace("(x)", f"({name})"))
+        raise _about_x(name, problem, hint)
     return Argument(value, library, memory)
 
 
@@ -307,7 +312,7 @@ def _number(name: str, value: object, what: str) -> bool | int | float | complex
             problem = f"is an array of shape {shape}, and must be {what}"
             raise about(name, problem, "declare it with its axes to pass an array")
         if library_of(type(value)) is TORCH and wants_gradient(value):
-            raise about(name, *GRADIENT)
+            raise _about_x(name, *GRADIENT)
         value = value.item()  # type: ignore[attr-defined]
     if isinstance(value, np.generic) or type(value).__module__ == "ml_dtypes":
         value = value.item() if hasattr(value, "item") else float(value)  # type: ignore[arg-type]

@@ -98,7 +98,7 @@ def test_a_number_that_wants_a_gradient_is_refused():
     s = torch.tensor(2.0, requires_grad=True)
     x = torch.ones(3)
     assert kernel(x, torch.tensor(2.0)).tolist() == [2, 2, 2]
-    with pytest.raises(ArgumentError, match="s requires a gradient"):
+    with pytest.raises(ArgumentError, match=r"s requires a gradient(.|\n)*pass s\.detach\(\)"):
         kernel(x, s)
     assert kernel(x, s.detach()).tolist() == [2, 2, 2]
     with torch.no_grad():
