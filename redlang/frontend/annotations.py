@@ -169,5 +169,11 @@ def _explain(before: str, found: str) -> tuple[str, str]:
             return "parentheses hold axes, not further parentheses", EXAMPLE
         case ")" if before.rstrip().endswith("("):
             return "the parentheses hold no axis", EXAMPLE
+        case _ if (axis := re.search(r"(\w+)\s*=\s*\Z", before)) and found.isidentifier():
+            return (
+                f"the extent of axis {axis[1]} is a number in an annotation, and not {found}",
+                f"write a number, {axis[1]}=8, or {axis[1]} alone: arrays say how long it is, even "
+                f'one that is there for that only, sizes: "{axis[1]}"',
+            )
         case _:
             return f"{found!r} has no place in an annotation", EXAMPLE

@@ -65,10 +65,12 @@ def _check_decided(frame: Frame) -> None:
             known |= unknown if len(unknown) == 1 else set()
     for dim, span in composites:
         if not known.issuperset(dim.axes):
+            first, *others = (axis for axis in dim.axes if axis not in known)
+            shown = (f"{axis}=8" if axis in others else axis for axis in dim.axes)
             error = AxisError(
                 f"no argument decides how {ragged_axis(dim)} splits",
-                hint=f"give all but one of its axes an extent, as in ({dim.axes[0]} "
-                f"{dim.axes[-1]}=8), or an array of their own",
+                hint=f"write all but one extent as a number, as in ({' '.join(shown)}), or add "
+                f'an array that has such an axis, even for that only: sizes: "{" ".join(others)}"',
             )
             frame.report(error, span)
 

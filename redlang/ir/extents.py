@@ -155,7 +155,10 @@ class _Binding:
             self._define_or_check(param, dim.axes[0], length)
             return True
         if len(unknown) == 1 and self.axes[unknown[0]].extent is None:
-            known = prod(self.extents[axis] for axis in dim.axes if axis != unknown[0])
+            others = [axis for axis in dim.axes if axis != unknown[0]]
+            known = prod(self.extents[axis] for axis in others)
+            if length % known if known else length:
+                raise self._no_multiple(param, number, dim, length, others)
             self.extents[unknown[0]] = length // known if known else 0
             self.origin[unknown[0]] = param.name
             unknown = []
@@ -163,21 +166,39 @@ class _Binding:
             return False
         product = prod(self.extents[axis] for axis in dim.axes)
         if product != length:
-            parts = " times ".join(f"{axis} = {self.extents[axis]}" for axis in dim.axes) or "1"
-            said = [
-                f"{self.origin[a]} has {a} = {self.extents[a]}" for a in self._given(dim, param)
-            ]
+            parts = self._product(dim.axes) or "1"
             raise ArgumentError(
                 f"{param.name} has extent {length} in its dimension {number}, {whole_name(dim)}, "
                 f"which must be {product}: {parts}",
-                hint=f"{', '.join(said)}: " * bool(said) + "an axis has one extent in a call",
+                hint=f"{self._said(dim.axes, param)}an axis has one extent in a call",
                 span=param.span,
             )
         return True
 
-    def _given(self, dim: Dim, param: ArrayParam) -> list[str]:
-        """Return the axes of a dimension whose extents other arrays have decided."""
-        return [axis for axis in dim.axes if self.origin.get(axis, param.name) != param.name]
+    def _no_multiple(
+        self, param: ArrayParam, number: int, dim: Dim, length: int, others: Sequence[str]
+    ) -> ArgumentError:
+        """Return the error for a dimension that its known axes do not divide."""
+        known = prod(self.extents[axis] for axis in others)
+        whole = self._product(others)
+        several = f"{known}: {whole}" if len(others) > 1 else whole
+        near = [known * (length // known), known * (length // known + 1)] if known else [0]
+        fitting = " or ".join(str(size) for size in near if size or not known)
+        return ArgumentError(
+            f"{param.name} has extent {length} in its dimension {number}, {whole_name(dim)}, "
+            f"which is no multiple of {several}",
+            hint=f"{self._said(others, param)}an extent of {fitting} fits",
+            span=param.span,
+        )
+
+    def _product(self, axes: Sequence[str]) -> str:
+        return " times ".join(f"{axis} = {self.extents[axis]}" for axis in axes)
+
+    def _said(self, axes: Sequence[str], param: ArrayParam) -> str:
+        """Say which other arrays have decided these axes, as the beginning of a hint."""
+        given = [axis for axis in axes if self.origin.get(axis, param.name) != param.name]
+        said = ", ".join(f"{self.origin[axis]} has {axis} = {self.extents[axis]}" for axis in given)
+        return f"{said}: " if said else ""
 
     def solve(self) -> bool:
         """Evaluate what axes are declared as, where all terms are known; return whether any was."""

@@ -326,7 +326,7 @@ def test_definitions_that_are_none(text, problem, line):
         ("f16[b h", "ends before '[' is closed", ""),
         ("f16[b] h", "'h' has no place", "h"),
         ("b ]", "']' has no place", "]"),
-        ("b n=m", "'m' has no place", "m"),
+        ("b n=m", "the extent of axis n is a number in an annotation, and not m", "m"),
         ("b in", "'in' has no place", "in"),
         ("b a²", "'²' has no place", "²"),
         ("b 1.5", "no integer of at most 64 bits", "1.5"),

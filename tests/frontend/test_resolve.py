@@ -388,11 +388,16 @@ def test_a_composite_dimension_is_two_axes():
 def test_how_a_composite_splits_must_be_decided():
     ((_, column, problem, hint),) = mistakes('def f(x: "(g r) m"):\n    return x')
     assert (column, problem) == (11, "no argument decides how (g r) splits")
-    assert hint.startswith("give all but one of its axes an extent, as in (g r=8)")
+    assert hint == (
+        "write all but one extent as a number, as in (g r=8), or add an array that has such an "
+        'axis, even for that only: sizes: "r"'
+    )
+    ((*_, hint),) = mistakes('def f(x: "(g=2 c h)"):\n    return x')
+    assert "as in (g c h=8), or" in hint
     for parameters in (
         'x: "(g r=2)"',
         'x: "(g=2 r)"',
-        'x: "(g r)", y: "r"',
+        'x: "(g r)", sizes: "r"',
         'x: "(a b)", y: "(b c)", z: "(c=2 d=3)", w: "(a d)"',
     ):
         assert program(f"def f({parameters}):\n    return fill(where(True, x), 0)")
