@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from redlang.frontend import syntax
+from redlang.frontend.builtins import nearest
 
 RUNNING = {"cumsum": "sum", "cumprod": "prod", "cummax": "max", "cummin": "min", "scan": "sum"}
 """Scans, and the reductions that give each of their elements."""
@@ -36,16 +37,13 @@ def _free(letters: str, taken: set[str]) -> str:
 
 def undeclared(function: syntax.Function, text: str) -> str:
     """Return a hint for a name that is an axis elsewhere in the text; nothing if it is not."""
-    for statement in function.body:
-        values = (statement.value,) if isinstance(statement, syntax.Assign) else statement.values
-        for node in (node for value in values for node in _nodes(value)):
-            if isinstance(node, syntax.Subscript) and any(
-                isinstance(place, syntax.Name) and place.text == text for place in node.subscripts
-            ):
-                return (
-                    f"{text} becomes an axis where {node.array.text} takes it as a subscript, "
-                    f"which is read later: give that element a name on a line before"
-                )
+    for node in _body(function):
+        if _subscripts(node, text):
+            assert isinstance(node, syntax.Subscript)
+            return (
+                f"{text} becomes an axis where {node.array.text} takes it as a subscript, "
+                f"which is read later: give that element a name on a line before"
+            )
     specs = (s for a in function.returns or () for dim in a.dims for s in dim.axes)
     if any(spec.name == text for spec in specs):
         return (
@@ -53,6 +51,36 @@ def undeclared(function: syntax.Function, text: str) -> str:
             f"it in a parameter's annotation, or in a subscript on a line before"
         )
     return ""
+
+
+def misspelled(function: syntax.Function, axis: str, bindings: Iterable[str]) -> str:
+    """Return a hint for an axis that may be a misspelled parameter or local; mostly nothing.
+
+    It stands in subscripts only: an axis that is reduced or read as an index is meant.
+    """
+    nodes = list(_body(function))
+    read = sum(isinstance(node, syntax.Name) and node.text == axis for node in nodes)
+    named = (b for n in nodes if isinstance(n, syntax.Call) for b in n.axes)
+    if read > sum(_subscripts(node, axis) for node in nodes) or any(
+        axis in (binding.name, binding.target) for binding in named
+    ):
+        return ""
+    match = nearest(axis, bindings)
+    return f"did you mean {match}? {axis} as a subscript names a new axis" if match else ""
+
+
+def _subscripts(node: syntax.Expr, text: str) -> int:
+    """Return how many subscripts of `node` are the name `text`."""
+    places = node.subscripts if isinstance(node, syntax.Subscript) else ()
+    return sum(isinstance(place, syntax.Name) and place.text == text for place in places)
+
+
+def _body(function: syntax.Function) -> Iterator[syntax.Expr]:
+    """Return all expressions of a function, in the order of the text."""
+    for statement in function.body:
+        values = (statement.value,) if isinstance(statement, syntax.Assign) else statement.values
+        for value in values:
+            yield from _nodes(value)
 
 
 def _nodes(node: syntax.Expr) -> Iterator[syntax.Expr]:

@@ -10,6 +10,7 @@ from redlang.frontend.annotations import element_hint
 from redlang.frontend.builtins import did_you_mean
 from redlang.frontend.draft import Draft, Frame, SilencedError
 from redlang.frontend.gather import inside, ragged_axis
+from redlang.frontend.hints import misspelled
 from redlang.frontend.names import NAME_TOPK
 from redlang.frontend.reductions import anonymous
 from redlang.frontend.scope import Number
@@ -156,7 +157,10 @@ def _missing_hint(frame: Frame, axis: str) -> str:
             f"{axis} as a subscript names a new axis; to read at the number {axis} from outside, "
             f"write {axis} + 0"
         )
-    return f"reduce it, sum[{axis}](...), or add {axis} to the annotation"
+    hint = ""
+    if axis in frame.named_by_subscript:
+        hint = misspelled(frame.function, axis, frame.bindings)
+    return hint or f"reduce it, sum[{axis}](...), or add {axis} to the annotation"
 
 
 def _check_present(draft: Draft, value: Expr, ragged: Sequence[Expr], place: Span) -> None:
