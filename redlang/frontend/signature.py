@@ -65,7 +65,7 @@ def _check_decided(frame: Frame) -> None:
             known |= unknown if len(unknown) == 1 else set()
     for dim, span in composites:
         if not known.issuperset(dim.axes):
-            first, *others = (axis for axis in dim.axes if axis not in known)
+            others = [axis for axis in dim.axes if axis not in known][1:]
             shown = (f"{axis}=8" if axis in others else axis for axis in dim.axes)
             error = AxisError(
                 f"no argument decides how {ragged_axis(dim)} splits",

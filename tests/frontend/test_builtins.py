@@ -1,6 +1,7 @@
 """What hints propose is right: each formula gives what the name gives in NumPy or SciPy."""
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ def softsign(x):
     return np.where(np.isinf(x), np.sign(x), x / (1 + np.abs(x)))
 
 
-ELEMENTS = {
+ELEMENTS: dict[str, Any] = {
     "power": np.power,
     "pow": np.power,
     "softplus": softplus,
@@ -64,7 +65,7 @@ ELEMENTS = {
     "isinf": np.isinf,
     "isfinite": np.isfinite,
 }
-REDUCTIONS = {
+REDUCTIONS: dict[str, Any] = {
     "norm": np.linalg.norm,
     **{
         name: getattr(np, name)
@@ -72,7 +73,11 @@ REDUCTIONS = {
         if name.startswith("nan") and name[3:] != "_to_num"
     },
 }
-PRODUCTS = {"dot": np.dot, "matmul": np.matmul, "einsum": lambda a, b: np.einsum("k,k", a, b)}
+PRODUCTS: dict[str, Any] = {
+    "dot": np.dot,
+    "matmul": np.matmul,
+    "einsum": lambda a, b: np.einsum("k,k", a, b),
+}
 NEAR_ZEROS = {"gelu", "tan", "sinc", "logaddexp"}
 """Functions whose formula is exact beside the size of x, and near their zeros not of the result."""
 
