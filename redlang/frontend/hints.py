@@ -21,7 +21,7 @@ def running(name: str, axes: tuple[str, ...], along: str, array: str, taken: set
         array: Its name.
         taken: Names that have a meaning already.
     """
-    inner, part = _free("lkjt", taken), _free("yzuw", taken)
+    inner, part = free("lkjt", taken), free("yzuw", taken)
     place = ", ".join(inner if axis == along else axis for axis in axes)
     reduced = f"{RUNNING[name]}[{inner}](where({inner} <= {along}, {part}))"
     return (
@@ -30,7 +30,7 @@ def running(name: str, axes: tuple[str, ...], along: str, array: str, taken: set
     )
 
 
-def _free(letters: str, taken: set[str]) -> str:
+def free(letters: str, taken: set[str]) -> str:
     """Return the first of some names that has no meaning yet."""
     return next((c for c in (*letters, *(c * 2 for c in letters)) if c not in taken), letters)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from redlang.errors import AxisError, DTypeError, RedlangError
 from redlang.frontend import syntax
 from redlang.frontend.draft import Draft
+from redlang.frontend.hints import free
 from redlang.frontend.typing import coerce, require_bool
 from redlang.frontend.wording import named
 from redlang.ir.presence import Conditions
@@ -70,7 +71,7 @@ def check_axes(
             raise AxisError(
                 f"{op} reduces axis {axis}, which its operand does not have "
                 f"({_axes_text(operands)})",
-                hint=_constant_hint(op, axis),
+                hint=_winners_hint(draft, op, axis, operands) or _constant_hint(op, axis),
                 span=span,
             )
 
@@ -177,6 +178,19 @@ def _types(op: str, kept: tuple[str, ...], operand: Type, axes: int) -> tuple[Ty
 def _axes_text(operands: Sequence[Expr]) -> str:
     axes = dict.fromkeys(axis for operand in operands for axis in operand.type.axes)
     return f"it has {' '.join(axes)}" if axes else "it has no axes"
+
+
+def _winners_hint(draft: Draft, op: str, axis: str, operands: Sequence[Expr]) -> str:
+    """Say how to reduce winners of topk, where those have an axis without a name in its place."""
+    have = {axis for operand in operands for axis in operand.type.axes}
+    for value in (definition.value for definition in draft.definitions.values()):
+        if not isinstance(value, Reduce) or value.new_axis is None or axis not in value.axes:
+            continue
+        if anonymous(value.new_axis) and value.new_axis in have:
+            new = free("jkl", {*draft.axes, *draft.params, *draft.taken})
+            made = f"topk[{', '.join(value.axes)}:{new}](..., {value.k})"
+            return f"name the axis that topk makes, {made}, and reduce that: {op}[{new}](...)"
+    return ""
 
 
 def _constant_hint(op: str, axis: str) -> str:
