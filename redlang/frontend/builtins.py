@@ -122,11 +122,31 @@ ELEMENT_TYPES = "bool, i8 … i64, u8 … u64, f8e4m3, f8e5m2, f16, bf16, f32, f
 def nearest(name: str, candidates: Iterable[str]) -> str | None:
     """Return the candidate that `name` is most likely a misspelling of."""
     pool = sorted(set(candidates) - {name})
-    matches = difflib.get_close_matches(name, pool, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(name, pool, n=5, cutoff=0.6)
+    matches = [match for match in close if _alike(name, match)]
     if not matches:
         folded = {candidate.lower(): candidate for candidate in pool}
         matches = [folded[name.lower()]] if name.lower() in folded else []
     return matches[0] if matches else None
+
+
+def _alike(name: str, other: str) -> bool:
+    """Tell whether two names differ by a slip: one letter in three, or a shortened end.
+
+    Letters that both have in the same order do not suffice: `later` and `tern` share three.
+    """
+    shorter, longer = sorted((name, other), key=len)
+    if len(shorter) > 2 and longer.startswith(shorter):
+        return True
+    before, row = [0] * (len(other) + 1), list(range(len(other) + 1))
+    for i, letter in enumerate(name, start=1):
+        older, before, row = before, row, [i]
+        for j, wanted in enumerate(other, start=1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != wanted))
+            if i > 1 and j > 1 and letter == other[j - 2] and name[i - 2] == wanted:
+                cost = min(cost, older[j - 2] + 1)
+            row.append(cost)
+    return row[-1] <= max(1, len(longer) // 3)
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:

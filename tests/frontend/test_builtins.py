@@ -9,7 +9,7 @@ from scipy import special
 
 import redlang
 from redlang import std
-from redlang.frontend.builtins import BUILTINS, OWN_LINE, RENAMED
+from redlang.frontend.builtins import BUILTINS, OWN_LINE, RENAMED, nearest
 
 TINY = {np.float32: 1e-30, np.float64: 1e-290}
 HUGE = {np.float32: 3e38, np.float64: 1.7e308}
@@ -153,3 +153,25 @@ def test_a_hinted_product_is_right(name, rng):
     kernel, _ = compiled(RENAMED[name], "k")
     a, b = rng.normal(size=(2, 9))
     np.testing.assert_allclose(kernel(a, b), PRODUCTS[name](a, b), rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("lables", "labels"),
+        ("label", "labels"),
+        ("temprature", "temperature"),
+        ("mena", "mean"),
+        ("ine", "inf"),
+        ("Exp", "exp"),
+        ("eps", "epsilon"),
+        ("logsoftmax", "log_softmax"),
+        ("later", None),
+        ("ratio", None),
+        ("arctanh", None),
+        ("n1", None),
+    ],
+)
+def test_a_misspelled_name_is_like_the_one_that_is_meant(name, meant):
+    known = ["tern", "labels", "temperature", "mean", "inf", "exp", "epsilon", "tanh", "rotation"]
+    assert nearest(name, [*known, "log_softmax", "m2"]) == meant
