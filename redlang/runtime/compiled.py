@@ -184,7 +184,9 @@ class Compiled:
         params = {p.name: p for p in launch.program.params}
         for name, variable in launch.scalars.items():
             kind = params[name].dtype.kind
-            (floats if kind == "float" else wholes).append(variable)
+            # All whole numbers are packed as i64; u64 keeps its bits.
+            bits = f"{variable} - ({variable} >> 63 << 64)" if kind == "uint" else variable
+            (floats if kind == "float" else wholes).append(bits)
         launch.lines.append(f"run({_tuple(addresses)}, {_tuple(wholes)}, {_tuple(floats)})")
 
     def _run(self, unit: UnitAxes, extents: Mapping[str, int]) -> Run:

@@ -162,3 +162,10 @@ def test_scratch_memory_is_aligned_kept_and_grown():
     assert compiled._scratch(0) == (None, 0)
     huge, _ = compiled._scratch(compiled.SCRATCH_KEPT + 1)
     assert compiled._scratch(10)[0] is not huge
+
+
+@pytest.mark.parametrize("a", [5, 2**63 - 1, 2**63, 2**64 - 1, np.uint64(2**63 + 7)])
+def test_a_number_of_64_bits_without_a_sign_arrives_whole(a):
+    kernel = redlang.compile('def f(x: "u64[n]", a: "u64[]") -> "n": return maximum(x, a)')
+    x = np.array([0, 9, 2**63 + 5], np.uint64)
+    assert kernel(x, a).tolist() == [max(int(a), int(each)) for each in x]
