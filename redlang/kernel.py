@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 
 from redlang import inspection, pipeline, streams
 from redlang.definition import Defined, Definition
@@ -123,18 +123,26 @@ class Kernel(Defined):
         return inspection.sweeps(self._start())
 
     @brief
-    def fold(self, /, axis: str, size: int | None = None, **constants: Any) -> Fold:  # noqa: ANN401
+    def fold(
+        self,
+        /,
+        axis: str,
+        size: int | None = None,
+        *misplaced: NoReturn,
+        **constants: Any,  # noqa: ANN401
+    ) -> Fold:
         """Return an empty stream along `axis`: `update` it with chunks, `merge`, take `result`.
 
         Args:
             axis: The axis that arrives in pieces.
             size: Its whole extent, which only kernels that use `size(axis)` in elements need.
+            misplaced: Nothing; what stands here by mistake is told to have a name.
             constants: Arguments that do not vary with the axis; others are an ArgumentError.
 
         Raises:
             FusionError: The kernel passes over the axis more than once, or returns it.
         """
-        return streams.fold(self, axis, size, constants)
+        return streams.fold(self, axis, size, misplaced, constants)
 
     def cache_info(self) -> inspection.CacheInfo:
         """Return what has been compiled for this kernel, and why."""

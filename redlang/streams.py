@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from redlang.errors import ArgumentError, DTypeError
@@ -88,10 +88,22 @@ class Streams:
         return self.kernel.__name__
 
 
-def fold(kernel: HasMachine, axis: str, size: int | None, constants: Mapping[str, object]) -> Fold:
+def fold(
+    kernel: HasMachine,
+    axis: str,
+    size: int | None,
+    misplaced: Sequence[object],
+    constants: Mapping[str, object],
+) -> Fold:
     """Return an empty stream; see `Kernel.fold`."""
+    from redlang.runtime.arguments import describe
     from redlang.runtime.fold import Fold
 
+    if not isinstance(axis, str):
+        raise ArgumentError(
+            f"axis is {describe(axis)}, and must be the name of an axis",
+            hint=f"the axis stands first: {kernel.__name__}.fold('n')",
+        )
     receiver = kernel.machine.caller.receiver
     if receiver is not None:
         if receiver not in constants:
@@ -106,6 +118,19 @@ def fold(kernel: HasMachine, axis: str, size: int | None, constants: Mapping[str
     # stream says so now.
     with contextlib.suppress(DTypeError):
         streams.stream(_unragged(kernel.machine), axis)
+    whole = size is None or (hasattr(type(size), "__index__") and not hasattr(size, "__dlpack__"))
+    if misplaced or not whole:
+        given = f"size is {describe(size)}, and must be the extent of {axis}"
+        if misplaced:
+            more = map(describe, misplaced if whole else (size, *misplaced))
+            given = f"a fold takes its axis and its size by position, and no {', '.join(more)}"
+        known = {*streams.varying(axis), *constants}
+        needed = [f"{name}=..." for name in streams.missing(dict.fromkeys(known))]
+        raise ArgumentError(
+            given,
+            hint=f"what does not vary with {axis} is given by name: "
+            f"{kernel.__name__}.fold({', '.join((repr(axis), *needed))})",
+        )
     return Fold(streams, axis, size, constants)
 
 

@@ -121,10 +121,35 @@ def test_arguments_that_do_not_bind_are_named_with_the_signature(arguments, keyw
         ((X, X[0, :2]), {}, redlang.ArgumentError, ("w has extent 2 along axis 'n'", "x has 3")),
         ((X.astype("c8"), X[0]), {}, redlang.DTypeError, ("x holds complex64",)),
         ((X.astype(">f4"), X[0]), {}, redlang.DTypeError, ("byte order", "newbyteorder")),
-        ((X, X[0], "2"), {}, redlang.ArgumentError, ("factor is a str, and must be a float",)),
-        ((X, X[0], 1j), {}, redlang.ArgumentError, ("factor is 1j",)),
+        ((X, X[0], "2"), {}, redlang.ArgumentError, ("factor is '2', and must", "float(factor)")),
+        ((X, X[0], "2" * 99), {}, redlang.ArgumentError, ("factor is a str, and must be a float",)),
+        ((X, X[0], None), {}, redlang.ArgumentError, ("factor is None", "pass nan and test it")),
+        ((X, X[0], 1j), {}, redlang.ArgumentError, ("factor is 1j", "pass factor.real, or both")),
+        ((X, X[0], [2]), {}, redlang.ArgumentError, ("factor is a list", 'its axes, factor: "n"')),
+        ((X, X[0], {}), {}, redlang.ArgumentError, ("factor is a dict", "pass a number of Python")),
+        ((X, X[0], 10**400), {}, redlang.ArgumentError, ("too large", "floats end at 1.8e308")),
+        ((X, X[0]), {"times": b"2"}, redlang.ArgumentError, ("times is a bytes", "int(times)")),
+        ((X, X[0]), {"times": None}, redlang.ArgumentError, ("times is None", "such as -1")),
+        (
+            (X, X[0]),
+            {"flip": "yes"},
+            redlang.ArgumentError,
+            ("flip is 'yes'", "True or False; bool"),
+        ),
+        (
+            (X, X[0]),
+            {"flip": None},
+            redlang.ArgumentError,
+            ("flip is None", "pass True or False and"),
+        ),
         ((X, X[0]), {"times": 1.5}, redlang.ArgumentError, ("times is 1.5", "int(times)")),
-        ((X, X[0]), {"times": 2**63}, redlang.ArgumentError, ("does not fit i64",)),
+        ((X, X[0]), {"times": 2**63}, redlang.ArgumentError, ("fit i64", 'it times: "u64[]", or')),
+        (
+            (X, X[0]),
+            {"times": 2**64},
+            redlang.ArgumentError,
+            ("fit i64", "times as a float, which"),
+        ),
         ((X, X[0]), {"flip": 1}, redlang.ArgumentError, ("flip is 1", "bool(flip)")),
         ((X, X[0], X[0]), {}, redlang.ArgumentError, ("factor is an array of shape (3,)",)),
         ((np.ma.masked_array(X), X[0]), {}, redlang.ArgumentError, ("masked array", "filled")),
@@ -326,8 +351,11 @@ def test_results_go_where_out_says():
     [
         (lambda: energy(X, out=np.zeros(3, f32)), "out has shape (3,), and the result has (2,)"),
         (lambda: energy(X, out=np.zeros(2)), "out holds f64, and the result is f32"),
-        (lambda: energy(X, out=[X[0], X[1]]), "out has 2 arrays, and the kernel returns one array"),
-        (lambda: energy(X, out=(np.zeros(2, f32),)), "returns one array"),
+        (lambda: energy(X, out=[X[0], X[1]]), "of 2 arrays, and the kernel returns one array"),
+        (lambda: energy(X, out=(np.zeros(2, f32),)), "out is a tuple or list of 1 array, and the"),
+        (lambda: energy(X, out=(np.zeros(2, f32),)), "hint: pass the array itself: out=array"),
+        (lambda: energy(X, out=[[0.0, 0.0]]), "out[0] is a list, and must be an array"),
+        (lambda: energy(X, out=[[0.0, 0.0]]), "hint: results are stored in arrays: out=array, or"),
         (lambda: extremes(X, out=np.zeros(2, f32)), "returns 2 arrays"),
         (lambda: energy(X, out=3.0), "out is 3.0, and must be an array"),
         (lambda: energy(X, out=np.broadcast_to(f32(0), 2)), "out is read-only"),
@@ -385,7 +413,7 @@ def test_dotted_numbers_are_followed_at_each_call():
 
 @pytest.mark.parametrize(
     ("value", "words"),
-    [(np.ones(3), "array from outside"), ("text", "str"), (2**70, "does not fit i64")],
+    [(np.ones(3), "array from outside"), ("text", "str"), (2**70, "define it as a float")],
 )
 def test_a_name_that_stops_being_a_number_is_an_error(monkeypatch, value, words):
     shifted(X)

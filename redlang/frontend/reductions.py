@@ -128,7 +128,11 @@ def topk(
     if not isinstance(count, int):
         raise no_count(k, span)
     if count < 1:
-        raise DTypeError(f"topk keeps at least one element, and k is {count}", span=span)
+        raise DTypeError(
+            f"topk keeps at least one element, and k is {count}",
+            hint="k is how many are kept: 1 keeps the largest",
+            span=span,
+        )
     check_axes(draft, "topk", axes, [operand], span)
     if new_axis is None:
         new_axis = draft.declare(Axis(draft.fresh(str(count)), count, span))

@@ -8,7 +8,7 @@ text, the signature, the arrays that were given, and what to do.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +26,8 @@ from redlang.values import dataclass
 
 INT64 = range(-(2**63), 2**63)
 UINT64 = range(2**64)
+SHORT_TEXT = 30
+"""Letters of a text that messages show whole."""
 
 _FLOATS = frozenset({"f16", "bf16", "f32", "f64"})
 _BOOLS = frozenset({"bool"})
@@ -103,20 +105,22 @@ def describe(value: object) -> str:
         return f"{memory.dtype} {tuple(memory.shape)} of {library.name}{device}"
     if isinstance(value, bool | int | float | np.generic) or value is None:
         return repr(value)
+    if isinstance(value, str) and len(value) <= SHORT_TEXT:
+        return repr(value)
     kind = type(value).__name__
     article = "an" if kind[:1].lower() in "aeiou" else "a"
     return f"{article} {kind}"
 
 
 def examine(
-    declared: Declared, arrays: Mapping[str, object], results: Sequence[object] = ()
+    declared: Declared, arrays: Mapping[str, object], results: Mapping[str, object]
 ) -> tuple[dict[str, Argument], tuple[Argument, ...]]:
     """Return what is known of the array arguments and of the arrays in `out=`.
 
     Args:
         declared: The kernel's signature.
         arrays: Array arguments by name; foreign ones have been adopted.
-        results: What `out=` holds.
+        results: What `out=` holds, by the names that messages give it.
 
     Raises:
         ArgumentError: Something is no array, cannot be read, or lies on another device.
@@ -128,15 +132,18 @@ def examine(
             argument = _array(parameter.name, arrays[parameter.name])
             _check(parameter, argument)
             found[parameter.name] = argument
-    stored = tuple(_out(number, result, len(results)) for number, result in enumerate(results))
-    labels = [_out_label(number, len(stored)) for number in range(len(stored))]
-    _same_device({**found, **dict(zip(labels, stored, strict=True))})
-    return found, stored
+    stored = {label: _out(label, result) for label, result in results.items()}
+    _same_device({**found, **stored})
+    return found, tuple(stored.values())
 
 
 def about(name: str, problem: str, hint: str = "") -> ArgumentError:
     """Return the error that argument `name` has `problem`."""
     return ArgumentError(f"{name} {problem}", hint=hint)
+
+
+STORED = "results are stored in arrays: out=array, or for several results out=(a, b)"
+"""What `out=` takes."""
 
 
 def _about_x(name: str, problem: str, hint: str) -> ArgumentError:
@@ -148,11 +155,11 @@ def _array(name: str, value: object, *, stored: bool = False) -> Argument:
     library = library_of(type(value))
     if library is None:
         if isinstance(value, bool | int | float | np.generic):
-            hint = "results need memory" if stored else f"pass np.asarray({name})"
+            hint = STORED if stored else f"pass np.asarray({name})"
             raise about(name, f"is {value!r}, and must be an array", hint)
         hint = "pass a NumPy, torch or CuPy array, or one with __dlpack__"
         if isinstance(value, list | tuple):
-            hint = "pass the arrays themselves" if stored else f"pass np.asarray({name})"
+            hint = STORED if stored else f"pass np.asarray({name})"
         if type(value).__name__ == "PyCapsule":
             hint = "pass the array that the capsule is of, which has __dlpack__"
         raise about(name, f"is {describe(value)}, and must be an array", hint)
@@ -196,12 +203,7 @@ def supported(name: str, memory: Memory) -> DType:
     return memory.dtype
 
 
-def _out_label(number: int, count: int) -> str:
-    return "out" if count == 1 else f"out[{number}]"
-
-
-def _out(number: int, value: object, count: int) -> Argument:
-    label = _out_label(number, count)
+def _out(label: str, value: object) -> Argument:
     argument = _array(label, value, stored=True)
     supported(label, argument.memory)
     if not argument.memory.writable:
@@ -263,12 +265,11 @@ def to_float(name: str, value: object) -> float:
     if _stays(value, _FLOATS):
         return value  # type: ignore[return-value]
     number = _number(name, value, "a float")
-    if isinstance(number, complex):
-        raise about(name, f"is {number!r}, and must be a float")
     try:
         return float(number)
     except OverflowError:
-        raise about(name, "is too large for a float") from None
+        hint = "floats end at 1.8e308; pass inf, or scale it"
+        raise about(name, "is too large for a float", hint) from None
 
 
 def to_int(name: str, value: object, unsigned: bool = False) -> int:
@@ -286,7 +287,13 @@ def to_int(name: str, value: object, unsigned: bool = False) -> int:
         hint = f"pass int({name})" if isinstance(number, float) else ""
         raise about(name, f"is {number!r}, and must be an int", hint) from None
     if result not in (UINT64 if unsigned else INT64):
-        raise about(name, f"is {result}, which does not fit {'u64' if unsigned else 'i64'}")
+        hint = f"declare {name} as a float, which rounds it"
+        if result in INT64:
+            hint = f"declare {name} as an int, which may be negative"
+        elif result in UINT64:
+            hint = f'declare it {name}: "u64[]", or as a float, which rounds it'
+        kind = "u64" if unsigned else "i64"
+        raise about(name, f"is {result}, which does not fit {kind}", hint)
     return result
 
 
@@ -304,7 +311,7 @@ def to_bool(name: str, value: object) -> bool:
     raise about(name, f"is {number!r}, and must be a bool", f"pass bool({name})")
 
 
-def _number(name: str, value: object, what: str) -> bool | int | float | complex:
+def _number(name: str, value: object, what: str) -> bool | int | float:
     if is_array(value):
         # 0-d arrays of every library know `item`; on a GPU it waits for the value.
         shape = tuple(getattr(value, "shape", (1,)))
@@ -316,8 +323,27 @@ def _number(name: str, value: object, what: str) -> bool | int | float | complex
         value = value.item()  # type: ignore[attr-defined]
     if isinstance(value, np.generic) or type(value).__module__ == "ml_dtypes":
         value = value.item() if hasattr(value, "item") else float(value)  # type: ignore[arg-type]
-    if isinstance(value, bool | int | float | complex):
+    if isinstance(value, bool | int | float):
         return value
+    if isinstance(value, complex):
+        hint = f"kernels have no complex numbers: pass {name}.real, or both parts as two numbers"
+        raise about(name, f"is {value!r}, and must be {what}", hint)
     if hasattr(type(value), "__float__"):
         return float(value)  # type: ignore[arg-type]  # Fraction and Decimal, for example
-    raise about(name, f"is {describe(value)}, and must be {what}")
+    raise about(name, f"is {describe(value)}, and must be {what}", _instead(name, value, what))
+
+
+def _instead(name: str, value: object, what: str) -> str:
+    """Return what to pass for a value that is no number where `what` is wanted."""
+    kind = what.split()[-1]
+    match value:
+        case str() | bytes() if kind == "bool":
+            return "pass True or False; bool of any text but the empty one is True"
+        case str() | bytes():
+            return f"pass {kind}({name})"
+        case None:
+            tested = {"bool": "True or False", "int": "a number such as -1"}.get(kind, "nan")
+            return f"kernels have no None: pass {tested} and test it, or give {name} a default"
+        case list() | tuple():
+            return f'one number is wanted; an array is declared with its axes, {name}: "n"'
+    return "pass a number of Python or NumPy, or an array without dimensions"

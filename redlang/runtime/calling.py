@@ -40,7 +40,7 @@ from redlang.runtime.call import Call, Chosen, Latest
 from redlang.runtime.interop import library_of
 from redlang.runtime.launcher import Site, make_launcher
 from redlang.runtime.memory import AnyArray
-from redlang.runtime.results import check_results, listed, named_out, overlap
+from redlang.runtime.results import check_results, listed, named_out, out_labels, overlap
 from redlang.values import dataclass
 
 Values: TypeAlias = tuple[object, ...]
@@ -281,7 +281,7 @@ class Caller:
         named = {p.name: v for p, v in zip(parameters, values, strict=False)}
         arrays = {p.name: named[p.name] for p in parameters if not is_scalar(p)}
         try:
-            arguments, results = examine(self.declared, arrays, listed(out))
+            arguments, results = examine(self.declared, arrays, named_out(out))
             resolution = self._resolution(bound, arguments, values[len(parameters) :])
             captured = [capture.name for capture in resolution.captures]
             numbers = dict(zip(captured, values[len(parameters) :], strict=False))
@@ -335,7 +335,9 @@ class Caller:
             error = overlap(kind, chosen, inputs, results, sizes)
             if error is not None:
                 given = dict(zip(kind.arguments, inputs, strict=True))
-                raise self._complaint(error, {**given, **named_out(tuple(results))})
+                labels = out_labels(len(results))
+                stored = dict(zip(labels, results, strict=True))
+                raise self._complaint(error, {**given, **stored})
 
         sizes = {
             node.name
@@ -364,7 +366,8 @@ class Caller:
         for capture in call.resolution.captures:
             number = given[capture.name]
             if isinstance(number, int) and number.bit_length() > 63:
-                error = about(capture.name, f"is {number}, which does not fit i64")
+                problem = f"is {number}, which does not fit i64"
+                error = about(capture.name, problem, "define it as a float, which rounds it")
                 raise self._complaint(error, given)
         raise InternalError(f"a launcher refuses a call that fits: {self.launcher_texts[-1]}")
 

@@ -21,8 +21,9 @@ def listed(out: object) -> tuple[object, ...]:
 
 def named_out(out: object) -> dict[str, object]:
     """Return the arrays in `out` by the names that messages give them."""
-    arrays = listed(out)
-    return dict(zip(out_labels(len(arrays)), arrays, strict=True))
+    if isinstance(out, tuple | list):
+        return {f"out[{i}]": array for i, array in enumerate(out)}
+    return {} if out is None else {"out": out}
 
 
 def out_labels(count: int) -> list[str]:
@@ -50,8 +51,10 @@ def check_results(call: Call, extents: Mapping[str, int], several: bool, there: 
         wanted = "one array" if len(program.results) == 1 else f"{len(program.results)} arrays"
         given = f"{len(call.results)} array{'' if len(call.results) == 1 else 's'}"
         each = ", ".join(f"out{i}" for i in range(len(program.results)))
-        hint = "pass out=array" if len(program.results) == 1 else f"pass out=({each})"
-        raise about("out", f"has {given}, and the kernel returns {wanted}", hint)
+        what, hint = f"has {given}", f"pass out=({each})"
+        if len(program.results) == 1:
+            what, hint = f"is a tuple or list of {given}", "pass the array itself: out=array"
+        raise about("out", f"{what}, and the kernel returns {wanted}", hint)
     labels = out_labels(len(program.results))
     for label, result, argument in zip(labels, program.results, call.results, strict=True):
         shape = tuple(dim_extent(program, dim, extents) for dim in result.dims)

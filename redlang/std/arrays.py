@@ -352,7 +352,10 @@ class LibraryFunction:
             )
         found = sorted({position % ndim for position in positions})
         if len(found) < len(positions):
-            raise ArgumentError(f"axis of {self.__name__} is {positions}, which names one twice")
+            raise ArgumentError(
+                f"axis of {self.__name__} is {positions}, which names one twice",
+                hint=f"once is enough: axis={found[0] if len(found) == 1 else tuple(found)}",
+            )
         return tuple(found)
 
     def _shares(self, shapes: dict[str, Sequence[int]]) -> bool:

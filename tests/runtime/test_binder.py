@@ -83,7 +83,7 @@ def test_parameters_and_kernels_may_have_names_of_python():
     kernel = redlang.compile(f"{text}    return type * Exception + len\n")
     np.testing.assert_array_equal(kernel(X, np.int8(3), 2, self=X), 2 * X + 3)
     np.testing.assert_array_equal(kernel.reference(X, np.int8(3), 2, self=X), 2 * X + 3)
-    with pytest.raises(redlang.ArgumentError, match="Exception is a str, and must be a float"):
+    with pytest.raises(redlang.ArgumentError, match="Exception is '2', and must be a float"):
         kernel(X, 3, "2", X)
 
 

@@ -307,7 +307,19 @@ def test_an_empty_fold_hands_its_constants_on():
         (lambda: attention.fold("n", k=X), r"k varies with n.*\n.*update\(k=...\)"),
         (
             lambda: attention.fold("n", X),  # type: ignore[arg-type]  # what is tested
-            r"size is f32 \(3, 97\) of numpy, .* extent of n\n.*by name",
+            r"size is f32 \(3, 97\) of numpy, .* extent of n\n.*name: attention.fold\('n', q=...\)",
+        ),
+        (
+            lambda: attention.fold("n", X, 2.0),  # type: ignore[arg-type]  # what is tested
+            r"by position, and no f32 \(3, 97\) of numpy, 2\.0\n.*attention.fold\('n', q=...\)",
+        ),
+        (
+            lambda: weighted.fold("n", 97, 2.0),  # type: ignore[arg-type]  # what is tested
+            r"by position, and no 2\.0\n.*by name: weighted.fold\('n'\)",
+        ),
+        (
+            lambda: attention.fold(X),  # type: ignore[arg-type]  # what is tested
+            r"axis is f32 \(3, 97\) of numpy, .*\n.*stands first: attention.fold\('n'\)",
         ),
         (lambda: attention.fold("n", size=-1), "size is -1"),
         (lambda: statistics.fold("n").update(X, out=X), "no parameter 'out'"),
