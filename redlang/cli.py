@@ -11,13 +11,13 @@ import re
 import runpy
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import redlang
-from redlang.errors import RedlangError
+from redlang.errors import ArgumentError, RedlangError
 
 if TYPE_CHECKING:
     from redlang.kernel import Kernel
@@ -101,6 +101,7 @@ def _argument(text: str) -> tuple[str, object]:
     """Return a name, and a number or an array of one element that takes no memory."""
     import numpy as np
 
+    from redlang.frontend.annotations import storage_name
     from redlang.ir.types import DTYPES
     from redlang.runtime.memory import numpy_dtype
 
@@ -116,7 +117,11 @@ def _argument(text: str) -> tuple[str, object]:
         return name, number
     dtype = array[1] or "f32"
     if dtype not in DTYPES:
-        raise argparse.ArgumentTypeError(f"{dtype!r} is none of {', '.join(DTYPES)}")
+        known = storage_name(dtype)
+        hint = (
+            f"redlang writes {known}" if known in DTYPES else f"it is none of {', '.join(DTYPES)}"
+        )
+        raise argparse.ArgumentTypeError(f"{dtype!r} is no element type: {hint}")
     shape = tuple(map(int, array[2].replace(",", " ").split()))
     return name, np.broadcast_to(np.zeros((), numpy_dtype(dtype)), shape)
 
@@ -150,9 +155,33 @@ def _explain(options: argparse.Namespace) -> int:
 
     kernel = _load(options.kernel)
     if options.arg:
-        inspection.suppose(kernel.machine, dict(options.arg))
+        try:
+            inspection.suppose(kernel.machine, dict(options.arg))
+        except ArgumentError as error:
+            error.hint = error.hint or _missing(kernel, dict(options.arg))
+            raise
     print(kernel.explain(options.stage) if options.stage else kernel.explain())
     return 0
+
+
+def _missing(kernel: Kernel, given: Mapping[str, object]) -> str:
+    """Return how to give the arguments that a kernel still needs; nothing if there are none."""
+    from redlang.frontend.syntax import ArrayAnnotation
+    from redlang.runtime.arguments import is_scalar
+    from redlang.runtime.binder import scalar_kind
+
+    parts = []
+    for parameter in kernel.machine.caller.declared.parameters:
+        if parameter.name in given or parameter.default is not None:
+            continue
+        if is_scalar(parameter):
+            value = {"float": "0.5", "bool": "True"}.get(scalar_kind(parameter), "8")
+        else:
+            assert isinstance(parameter.annotation, ArrayAnnotation)
+            sizes = ",".join(["64"] * len(parameter.annotation.dims))
+            value = f"{parameter.annotation.dtype or 'f32'}[{sizes}]"
+        parts.append(f"--arg {parameter.name}={value}")
+    return f"add {' '.join(parts)}" if parts else ""
 
 
 def _load(place: str) -> Kernel:
@@ -165,7 +194,7 @@ def _load(place: str) -> Kernel:
     if not file:
         raise RedlangError(f"{place!r} names no kernel", hint="write FILE:KERNEL")
     if not Path(file).is_file():
-        raise RedlangError(f"there is no file {file}")
+        raise RedlangError(f"there is no file {file}", hint=_meant(file, name))
     sys.path.insert(0, str(Path(file).resolve().parent))
     names = runpy.run_path(file)
     kernels = [key for key, value in names.items() if isinstance(value, Kernel)]
@@ -175,6 +204,19 @@ def _load(place: str) -> Kernel:
         raise RedlangError(problem, hint=found if kernels else "the file has none")
     kernel: Kernel = names[name]
     return kernel
+
+
+def _meant(file: str, name: str) -> str:
+    """Return which file may be meant by one that is not there: a module, or a misspelling."""
+    from redlang.frontend.builtins import nearest
+
+    path = Path(file)
+    found = [f"{file}.py", f"{file.replace('.', os.sep)}.py"]
+    meant = next((each for each in found if Path(each).is_file()), None)
+    if meant is None:
+        close = nearest(path.name, (each.name for each in path.parent.glob("*.py")))
+        meant = str(path.with_name(close)) if close else None
+    return f"did you mean {meant}:{name}?" if meant else ""
 
 
 def _bench(options: argparse.Namespace) -> int:

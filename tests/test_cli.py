@@ -1,4 +1,5 @@
 import json
+import os
 import re
 
 import numpy as np
@@ -133,11 +134,55 @@ def test_explain_speaks_of_the_arguments_that_it_is_given(file, capsys):
         (["x=f32[3]"], "has 1 dimension,"),
         (["y=f32[3,4]"], "it takes x and out"),
         (["x=0.5"], "must be an array"),
+        (["y=f32[3]"], "it takes x and out"),
     ],
 )
 def test_explain_checks_the_arguments_that_it_is_given(file, capsys, given, message):
     assert main(["explain", f"{file}:total", *(f"--arg={text}" for text in given)]) == 1
     assert message in capsys.readouterr().err
+
+
+def test_explain_says_how_the_other_arguments_are_given(tmp_path, capsys):
+    path = tmp_path / "kernels.py"
+    path.write_text(
+        "import redlang\n\n@redlang.kernel\n"
+        'def mixed(x: "m n", y: "i32[n]", s: float, k: int, flag: bool, t: float = 1.0) -> "m n":\n'
+        "    return where(flag, x, y) * s * k * t\n"
+    )
+    assert main(["explain", f"{path}:mixed", "--arg", "y=i32[9]"]) == 1
+    hint = "hint: add --arg x=f32[64,64] --arg s=0.5 --arg k=8 --arg flag=True\n"
+    assert capsys.readouterr().err.endswith(hint)
+    given = hint.split()[2:]
+    assert main(["explain", f"{path}:mixed", *given, "--arg", "y=i32[64]"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("x=float32[9,5]", "'float32' is no element type: redlang writes f32"),
+        ("x=double[9,5]", "redlang writes f64"),
+        ("x=f31[9,5]", "it is none of bool, i8"),
+    ],
+)
+def test_an_element_type_of_elsewhere_is_told_its_name(file, capsys, given, words):
+    with pytest.raises(SystemExit):
+        main(["explain", f"{file}:total", "--arg", given])
+    assert words in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_module_or_a_misspelled_file_is_told_its_path(tmp_path, capsys, monkeypatch):
+    (tmp_path / "package").mkdir()
+    for name in ("kernels.py", "package/inner.py"):
+        (tmp_path / name).write_text("")
+    monkeypatch.chdir(tmp_path)
+    for given, meant in (
+        ("kernels", "kernels.py"),
+        ("package.inner", f"package{os.sep}inner.py"),
+        ("kernel.py", "kernels.py"),
+        (f"package{os.sep}iner.py", f"package{os.sep}inner.py"),
+    ):
+        assert main(["explain", f"{given}:robust"]) == 1
+        assert capsys.readouterr().err.endswith(f"hint: did you mean {meant}:robust?\n")
 
 
 @pytest.mark.parametrize("given", ["x", "x=f31[3,4]", "x=f32[a]", "x='text'"])

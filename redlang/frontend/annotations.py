@@ -56,8 +56,8 @@ def _meant(text: str, read: Read) -> str:
 
     It has them in another order or between other signs: `"[m n] f16"`, `"m, n"`, `"m n: f16"`.
     """
-    found = [word for word in re.findall(r"\w+", text) if _dtype(word) in DTYPES]
-    dtype = _dtype(found[0]) if found else ""
+    found = [word for word in re.findall(r"\w+", text) if storage_name(word) in DTYPES]
+    dtype = storage_name(found[0]) if found else ""
     rest = re.sub(rf":?\s*\b{found[0]}\b\s*:?", " ", text, count=1) if found else text
     whole = re.fullmatch(r"\s*\((.*)\)\s*", rest, re.DOTALL) if found else None
     rest = whole[1] if whole and not re.search(r"[()]", whole[1]) else rest
@@ -141,14 +141,14 @@ def _check(annotation: ArrayAnnotation, text: str, read: Read) -> list[KernelSyn
     return mistakes
 
 
-def _dtype(name: str | None) -> str | None:
+def storage_name(name: str) -> str:
     """Return redlang's name of an element type, `f32` for `float32`; other names as they are."""
-    return None if name is None else ELSEWHERE.get(name) or RENAMED.get(name, name)
+    return ELSEWHERE.get(name) or RENAMED.get(name, name)
 
 
 def _misplaced(axis: AxisSpec, text: str, read: Read) -> KernelSyntaxError:
     """Return the mistake of an element type among axes: `"m n float32"`."""
-    meant = _meant(text, read) or f"{_dtype(axis.name)}[m n]"
+    meant = _meant(text, read) or f"{storage_name(axis.name or '')}[m n]"
     hint = f'it stands before brackets, which hold the axes: "{meant}"'
     return mistake(f"{axis.name!r} is an element type, not an axis", hint, axis.span)
 
