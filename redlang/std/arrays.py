@@ -19,7 +19,7 @@ from redlang.errors import ArgumentError, DTypeError, RedlangError
 from redlang.frontend.wording import are, counted
 from redlang.kernel import Function, Kernel, compile
 from redlang.std.advice import instead
-from redlang.std.layouts import Expansion, Layout, Length, disagreement, whole_numbers
+from redlang.std.layouts import Expansion, Layout, Length, disagreement, ordered, whole_numbers
 
 PLAIN = (bool, int, float)
 KEPT_KINDS = 1024
@@ -340,9 +340,9 @@ class LibraryFunction:
         """Return the positions that `axis=` chooses, each in 0..ndim-1, in order."""
         for position in positions:
             if not -ndim <= position < ndim:
-                plural = "" if ndim == 1 else "s"
+                have = counted(ndim, "dimension")
                 raise ArgumentError(
-                    f"axis {position} of {self.__name__}: {leader} has {ndim} dimension{plural}",
+                    f"axis {position} of {self.__name__}: {leader} has {have}",
                     hint=f"axes run from {-ndim} to {ndim - 1}",
                 )
         if self._width > 1 and positions != (-1,):
@@ -350,13 +350,7 @@ class LibraryFunction:
                 f"{self.__name__} works on the last {self._width} dimensions",
                 hint="move the axes first, or write a kernel: axes are named there",
             )
-        found = sorted({position % ndim for position in positions})
-        if len(found) < len(positions):
-            raise ArgumentError(
-                f"axis of {self.__name__} is {positions}, which names one twice",
-                hint=f"once is enough: axis={found[0] if len(found) == 1 else tuple(found)}",
-            )
-        return tuple(found)
+        return ordered(self.__name__, positions, ndim)
 
     def _shares(self, shapes: dict[str, Sequence[int]]) -> bool:
         """Tell whether the last dimension in front of the named ones is a multiple of the others'.

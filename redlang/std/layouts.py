@@ -10,6 +10,8 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from redlang.errors import ArgumentError
+
 Layout = str
 """Dimensions by name; `...` stands for any number of further ones. As the layout of a result,
 `wide[...]` is stored as f64 if an argument is, else as f32, and `i64[...]` as written."""
@@ -96,3 +98,18 @@ def whole_numbers(given: Any) -> tuple[int, ...]:
         return tuple(map(operator.index, several))
     except TypeError:
         return ()
+
+
+def ordered(name: str, positions: Sequence[int], ndim: int) -> tuple[int, ...]:
+    """Return the dimensions that `axis=` of a function chooses, each in 0..ndim-1, in order.
+
+    Raises:
+        ArgumentError: One is chosen twice.
+    """
+    found = tuple(sorted({position % ndim for position in positions}))
+    if len(found) < len(positions):
+        raise ArgumentError(
+            f"axis of {name} is {positions}, which names one twice",
+            hint=f"once is enough: axis={found[0] if len(found) == 1 else found}",
+        )
+    return found
