@@ -73,8 +73,9 @@ class Known:
             prod(extents[axis] for axis in result.axes) * result.dtype.bytes
             for result in self.program.results
         )
-        share = size / self.device.l2_bytes
-        return "stay" if share <= STAY else "fit" if share <= FIT else "leave"
+        if self.shape.small or size <= STAY * self.device.l2_bytes:
+            return "stay"
+        return "fit" if size <= FIT * self.device.l2_bytes else "leave"
 
     def _arrays(self) -> dict[str, ArrayClass]:
         return {

@@ -31,7 +31,7 @@ from redlang.runtime.cuda_texts import texts_of
 from redlang.runtime.matrix_choice import is_last_matrix, likely, with_matrices
 from redlang.runtime.planner import Form
 from redlang.schedule.device import Device
-from redlang.schedule.estimates import early
+from redlang.schedule.estimates import crowd, early
 from redlang.schedule.facts import Layout
 from redlang.schedule.lower import lower
 from redlang.schedule.model import segments
@@ -182,7 +182,11 @@ class CudaCompiler:
                 choice.form,
                 choice.shape.exact,
                 tuple((p.plan, p.threads, p.across, p.matrix, p.classes) for p in first),
-                tuple(is_chained(e, self.device) for r in choice.best for e in r.estimates),
+                tuple(
+                    (is_chained(e, self.device), crowd(e, self.device), self.device.sms)
+                    for r in choice.best
+                    for e in r.estimates
+                ),
                 tuple(known.key(part) for part in first),
             )
             if key not in self._codes:
@@ -337,8 +341,8 @@ class CudaCompiler:
                     place,
                 )
                 if text.follows and assembly.waits_first:
-                    estimate, fits = estimates[place], kernel.occupancy(self.device).blocks
-                    least = early(estimate.bound, estimate.blocks, fits, self.device)
+                    fits = kernel.occupancy(self.device).blocks
+                    least = early(estimates[place], fits, self.device)
                     # The SMs are there already for what follows a kernel of the same call.
                     kernel = replace(kernel, early=0 if made else least)
                 made.append(kernel)

@@ -45,21 +45,26 @@ class Estimate:
     hidden_us: float = 0.0
 
 
-def early(bound: Bound, blocks: int, fits: int, device: Device) -> int:
-    """Return from how many blocks on a kernel may be launched before what is ahead of it is done.
+def crowd(estimate: Estimate, device: Device) -> int:
+    """Return how many blocks an SM may hold for a kernel that is launched early in any case.
 
-    Its blocks come to whichever SM has room first. Where there is room for many more than there
+    Early blocks come to whichever SM has room first. Where there is room for many more than there
     are, some SMs get many and others few. That matters unless their work is short, or so few that
     half of the SMs are enough.
+    """
+    blocks, most = max(1, estimate.blocks), device.sm.blocks
+    work_us = estimate.bound.time_us - estimate.bound.launch_us
+    if 2 * blocks <= device.sms or work_us * device.sms * most <= SHORT_US * blocks:
+        return most
+    return int(SHORT_US * blocks / (work_us * device.sms))
+
+
+def early(estimate: Estimate, fits: int, device: Device) -> int:
+    """Return from how many blocks on a kernel may be launched before what is ahead of it is done.
 
     Args:
-        bound: The roofline of the work.
-        blocks: Blocks in the grid.
+        estimate: What is expected of it.
         fits: Blocks that an SM holds.
         device: The GPU.
     """
-    room = fits * device.sms
-    work_us = (bound.time_us - bound.launch_us) * room / max(1, blocks)
-    if work_us <= SHORT_US or 2 * blocks <= device.sms:
-        return 0
-    return ceil(CROWDED * room)
+    return 0 if fits <= crowd(estimate, device) else ceil(CROWDED * fits * device.sms)

@@ -211,8 +211,16 @@ def search(
             rank(program, piece, extents, layout, device)
             for piece in pieces(program, nest, extents, layout, device.cluster)
         ]
-        ranked.append(_in_order([*whole, *_joined(own)]))
+        plans = [*whole, *_joined(own)]
+        if nest is not fused[-1]:
+            plans = [_shown(r) for r in plans]
+        ranked.append(_in_order(plans))
     return Choice(shape, layout, tuple(ranked))
+
+
+def _shown(ranked: Ranked) -> Ranked:
+    """Return a plan that others of the same call follow: nothing of it is hidden."""
+    return replace(ranked, estimates=tuple(replace(e, hidden_us=0.0) for e in ranked.estimates))
 
 
 def _joined(own: Sequence[Sequence[Ranked]]) -> Iterator[Ranked]:

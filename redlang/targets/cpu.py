@@ -85,9 +85,12 @@ def build(text: str, entries: tuple[str, ...], *, label: str = "kernel") -> Obje
 
     Raises:
         InternalError: Numba refuses the text; the message carries it.
+        BackendError: Numba was told of another processor than redlang can know of.
     """
-    from redlang.targets.cpu_compile import compile_entries  # noqa: PLC0415  # Numba loads here
+    # Numba loads here.
+    from redlang.targets.cpu_compile import check_processor, compile_entries  # noqa: PLC0415
 
+    check_processor()
     filename = f"<redlang {label} {hashlib.sha256(text.encode()).hexdigest()[:12]}>"
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     with _lock:

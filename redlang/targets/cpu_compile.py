@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+import llvmlite.binding as llvm
 import numba
-from numba.core import typed_passes, types, untyped_passes
+from numba.core import config, typed_passes, types, untyped_passes
 from numba.core.compiler import CompilerBase
 from numba.core.compiler_machinery import PassManager
 
+from redlang.errors import BackendError
 from redlang.targets import (
     cpu_folds,
     cpu_gemm,
@@ -17,6 +19,7 @@ from redlang.targets import (
     cpu_numbers,
     cpu_scalar,
     cpu_trig,
+    processor,
 )
 from redlang.targets.llvm import Context, Intrinsic, NumbaType, Value, intrinsic
 
@@ -184,6 +187,20 @@ _PASSES = (
     (typed_passes.NativeLowering, "native lowering"),
     (typed_passes.NoPythonBackend, "nopython mode backend"),
 )
+
+
+def check_processor() -> None:
+    """Raise BackendError where Numba compiles for another processor than its variables name."""
+    # Numba makes its settings as it is imported.
+    settings: Any = config
+    name = settings.CPU_NAME or llvm.get_host_cpu_name()
+    stated = processor.features() if settings.CPU_FEATURES is None else settings.CPU_FEATURES
+    if (name, stated) != (processor.name(), processor.features()):
+        raise BackendError(
+            f"Numba's configuration names the processor {name}, and its variables of the "
+            f"environment {processor.name()}",
+            hint="set NUMBA_CPU_NAME and NUMBA_CPU_FEATURES before Python starts",
+        )
 
 
 def _compile(function: Compiled) -> Compiled:

@@ -2,8 +2,15 @@
 
 import pytest
 
+import redlang
+from redlang.frontend.resolve import Signature
+from redlang.ir.extents import bind_extents
+from redlang.ir.types import DTYPES
+from redlang.runtime.cuda_compiler import cuda_arrays
+from redlang.schedule.demand import BlockDemand
 from redlang.schedule.device import DEVICES
-from redlang.schedule.estimates import early
+from redlang.schedule.estimates import Estimate, early
+from redlang.schedule.occupancy import occupancy
 from redlang.schedule.roofline import Work, roofline
 
 H200 = DEVICES["NVIDIA H200"]
@@ -25,4 +32,24 @@ MB = 1e6
 )
 def test_early_launches_leave_no_sm_far_behind(megabytes, blocks, fits, least):
     bound = roofline(Work(bytes_read=megabytes * MB, bytes_written=0), H200)
-    assert early(bound, blocks, fits, H200) == least
+    demand = occupancy(BlockDemand(128, 48, 0), H200.sm)
+    assert early(Estimate(0, "memory", bound, demand, 48, blocks, ()), fits, H200) == least
+
+
+def test_only_what_ends_a_call_hides_its_joining():
+    kernel = redlang.compile("""
+def f(x: "m n") -> "":
+    s = sum[n](x)
+    return sum[m](s * s)
+""")
+    machine = kernel.machine
+    program = machine.caller.resolve(Signature({"x": DTYPES["f32"]})).program
+    extents = dict(bind_extents(program, {"x": (16, 1 << 20)}, {}))
+    compiler = machine.cuda_compiler(program, H200)
+    choice, _ = compiler.classify(extents, cuda_arrays(compiler.compiler.program, extents))
+    hidden = [
+        {r.estimates[-1].hidden_us > 0 for r in nest if r.candidate.parts[-1].across}
+        for nest in choice.ranked
+    ]
+    assert len(hidden) == 2
+    assert True not in hidden[0]

@@ -86,3 +86,18 @@ def test_code_for_it_is_right_and_uses_its_registers(values):
         [*command, *files], env=plain | values, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_processor_that_only_numbas_configuration_names_is_refused():
+    text = """
+import numba, numpy as np, redlang
+numba.config.CPU_NAME, numba.config.CPU_FEATURES = "generic", ""
+redlang.compile('def f(x: "n") -> "n": return x + 1')(np.ones(5, np.float16))
+"""
+    variables = {k: v for k, v in os.environ.items() if k not in VARIABLES}
+    variables["REDLANG_CACHE_DIR"] = ""
+    done = subprocess.run(
+        [sys.executable, "-c", text], env=variables, text=True, capture_output=True
+    )
+    assert "BackendError: backend: Numba's configuration names the processor generic" in done.stderr
+    assert "set NUMBA_CPU_NAME and NUMBA_CPU_FEATURES" in done.stderr
