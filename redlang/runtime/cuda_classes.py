@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Literal
 
-from redlang.codegen.cuda.kernel_text import ArrayClass, Classes
+from redlang.codegen.cuda.kernel_text import ArrayClass, Classes, Results
 from redlang.ir.program import Program
 from redlang.runtime.cuda_course import Arrays
 from redlang.runtime.matrix_calls import matrix_classes
@@ -67,7 +66,7 @@ class Known:
         limits, pointed = sorted(known.limits.items()), sorted(self.arrays.pointed.items())
         return arrays, multiples, tuple(limits), known.native_f8, known.results, *pointed
 
-    def _results(self) -> Literal["stay", "fit", "leave"]:
+    def _results(self) -> Results:
         extents = dict(self.shape.extents)
         size = sum(
             prod(extents[axis] for axis in result.axes) * result.dtype.bytes

@@ -183,10 +183,11 @@ class CudaCompiler:
                 choice.shape.exact,
                 tuple((p.plan, p.threads, p.across, p.matrix, p.classes) for p in first),
                 tuple(
-                    (is_chained(e, self.device), crowd(e, self.device), self.device.sms)
+                    (is_chained(e, self.device), crowd(e, self.device))
                     for r in choice.best
                     for e in r.estimates
                 ),
+                self.device.sms,
                 tuple(known.key(part) for part in first),
             )
             if key not in self._codes:

@@ -23,6 +23,11 @@ class ArrayClass:
     alignment: int
 
 
+Results: TypeAlias = Literal["stay", "fit", "leave"]
+"""What becomes of results in the L2 cache until somebody reads them: they stay there beside what is
+read, they fit without it, or they leave while they are written."""
+
+
 @dataclass(frozen=True, slots=True)
 class Classes:
     """What every launch of a specialisation guarantees.
@@ -32,15 +37,14 @@ class Classes:
         multiples: A number that divides the extent of each axis; 1 if missing.
         limits: The largest extent of an axis, where it is bounded.
         native_f8: Whether the target converts f8 itself (compute capability 8.9 and up).
-        results: What becomes of the results in the L2 cache until somebody reads them: they `stay`
-            beside what is read, they `fit` without it, or they `leave` while they are written.
+        results: What becomes of the results in the L2 cache.
     """
 
     arrays: Mapping[str, ArrayClass]
     multiples: Mapping[str, int]
     limits: Mapping[str, int]
     native_f8: bool = True
-    results: Literal["stay", "fit", "leave"] = "stay"
+    results: Results = "stay"
 
     def multiple(self, axis: str) -> int:
         """Return a number that divides the extent of `axis`."""
