@@ -54,6 +54,7 @@ WORDS = frozenset(
         "logical_or",
         "logical_xor",
         "mantissa_of",
+        "masked",
         "maximum",
         "minimum",
         "modulo",
