@@ -175,17 +175,15 @@ def inside(reaches: Sequence[int]) -> Word:
         reaches: What each register adds to the thread's first index.
 
     Returns:
-        A function of the number of elements from the thread's first one on (i32, at most 2^30 in
-        size). It gives masks (u32): all bits set where an element is, else none.
+        A function of the number of elements from the thread's first one on (i32).
     """
 
     def generate(builder: ir.IRBuilder, values: Values) -> Values:
         left = values[0]
-        sign = ir.Constant(left.type, left.type.width - 1)
-        beyond = [builder.sub(ir.Constant(left.type, reach), left) for reach in reaches]
-        return pack(builder, [builder.ashr(number, sign) for number in beyond])
+        tests = [builder.icmp_signed(">", left, ir.Constant(left.type, reach)) for reach in reaches]
+        return pack(builder, tests)
 
-    return define("inside", tile_type("u32", len(reaches)), ("i32",), generate)
+    return define("inside", tile_type("bool", len(reaches)), ("i32",), generate)
 
 
 def indices(code: str, reaches: Sequence[int]) -> Word:

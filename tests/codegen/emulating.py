@@ -654,7 +654,6 @@ class Words:
             "minimum": lambda a, b: np.minimum(a, b),
             "clip": lambda x, low, high: np.minimum(np.maximum(x, low), high),
             "select": lambda c, a, b: np.where(both(c), a, b),
-            "masked": lambda mask, a, b: np.where(both(mask) != 0, a, b),
             "logical_and": np.logical_and,
             "logical_or": np.logical_or,
             "logical_not": np.logical_not,
@@ -818,11 +817,7 @@ class Tiles(Keys):
         return lambda: packed([Lanes(np.float32(number)) for number in numbers])
 
     def inside(self, reaches):
-        def masks(left):
-            there = [np.asarray(left) > reach for reach in reaches]
-            return packed([Lanes(-x.astype(np.int32)).astype(np.uint32) for x in there])
-
-        return masks
+        return lambda left: packed([Lanes(np.asarray(left) > reach) for reach in reaches])
 
     def filled(self, code, count):
         return lambda value: packed([typed(code, value)] * count)

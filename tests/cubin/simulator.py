@@ -420,11 +420,7 @@ class Tiles(Keys):
         return gathered
 
     def inside(self, reaches):
-        def masks(left):
-            there = [np.asarray(left) > reach for reach in reaches]
-            return self.tile([lanes((-x.astype(np.int32)).astype(np.uint32)) for x in there])
-
-        return masks
+        return lambda left: self.tile([lanes(np.asarray(left) > reach) for reach in reaches])
 
     def indices(self, code, reaches):
         return lambda first: self.tile(

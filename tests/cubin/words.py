@@ -114,7 +114,6 @@ def words():
     ):
         known[op] = _operator(op)
     known["select"] = lambda test, yes, no: lanes(np.where(test, yes, no))
-    known["masked"] = lambda mask, yes, no: lanes(np.where(mask, yes, no))
     for code, kind in CODES.items():
         known[f"to_{code}"] = _conversion(np.dtype(kind))
     for name, dtype in DTYPES.items():

@@ -6,9 +6,8 @@ comparison with what was found, and a choice of its number: the least number win
 
 from __future__ import annotations
 
-from redlang.codegen.cuda.frame import Frame, Value
+from redlang.codegen.cuda.frame import Frame, Value, conjunction
 from redlang.codegen.cuda.keys import Keys
-from redlang.codegen.cuda.taking import TakesPart
 from redlang.codegen.cuda.values import Operands, Values
 from redlang.ir.loops import Fold
 
@@ -38,8 +37,8 @@ def best_in_thread(
         values: Of the kernel.
         statement: A fold over one axis.
         keys: Its keys.
-        inside: Masks of where elements are, over `base`.
-        base: The operands of those masks.
+        inside: Tests that an element takes part, over `base`, besides its condition.
+        base: The operands of those tests.
     """
     (axis,) = tile = statement.over
     module, depth = frame.module, frame.depth
@@ -47,13 +46,15 @@ def best_in_thread(
     if statement.condition is not None:
         exprs.append(statement.condition)
     texts, setting = values.spelled([values.operand_form(e, tile, base) for e in exprs], base)
-    part = TakesPart(texts[1:], inside)
-    lines = [*setting.lines, *part.lines()]
-    found, codes = [part.chosen(texts[0], keys.worst)], ["f32"]
-    if part.conditions:
-        found, codes = [*found, "takes_part"], [*codes, "bool"]
-    if part.masks:
-        found, codes = [*found, "is_there"], [*codes, "u32"]
+    lines, tests = list(setting.lines), [*texts[1:], *inside]
+    taken = "True"
+    if tests:
+        lines.append(f"takes_part = {conjunction(tests)}")
+        taken = "takes_part"
+    found = [f"select({taken}, {texts[0]}, {keys.worst})" if tests else texts[0]]
+    codes = ["f32"]
+    if tests:
+        found, codes = [*found, taken], ["f32", "bool"]
     ranked = values.mapped("ranked", codes, lines, found, base, tile, depth)
     word = "maximum" if keys.largest else "minimum"
     extreme = _folded(frame, word, "f32", tile, ranked[0])
@@ -63,11 +64,9 @@ def best_in_thread(
     numbers = values.assign("number", f"{make}(u32(0))", tile, "u32", depth)
     given = Operands()
     hit = f"t.same_f32({given.name(ranked[0])}, {given.name(extreme)})"
-    if part.conditions:
+    if tests:
         hit = f"logical_and({given.name(ranked[1])}, {hit})"
     text = f"select({hit}, {given.name(numbers)}, {NONE})"
-    if part.masks:
-        text = f"masked({given.name(ranked[-1])}, {text}, {NONE})"
     (numbered,) = values.mapped("place_of", ["u32"], [], [text], given, tile, depth)
     first = _folded(frame, "minimum", "u32", tile, numbered)
     own = Operands()

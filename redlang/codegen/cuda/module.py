@@ -54,7 +54,6 @@ WORDS = frozenset(
         "logical_or",
         "logical_xor",
         "mantissa_of",
-        "masked",
         "maximum",
         "minimum",
         "modulo",

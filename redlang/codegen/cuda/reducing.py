@@ -10,11 +10,10 @@ from typing import TypeAlias
 from redlang.codegen.cuda import columns
 from redlang.codegen.cuda.extremes import best_in_thread, suits
 from redlang.codegen.cuda.folds import Folding, Lines, folding, side_by_side, warp_bytes
-from redlang.codegen.cuda.frame import Frame, Value
+from redlang.codegen.cuda.frame import Frame, Value, conjunction
 from redlang.codegen.cuda.keys import Keys, best, best_list, keys_for, sort_text
 from redlang.codegen.cuda.monoids import monoid_folding
 from redlang.codegen.cuda.narrow_sums import plain_folding
-from redlang.codegen.cuda.taking import TakesPart
 from redlang.codegen.cuda.values import Operands, Values
 from redlang.codegen.scalars import arithmetic
 from redlang.errors import InternalError
@@ -152,20 +151,27 @@ class Folds:
         operands = Operands()
         bare = [self.values.operand_form(expr, tile, operands) for expr in exprs]
         texts, setting = self.values.spelled(bare, operands)
-        cut = [axis for axis in statement.over if not frame.is_whole(axis)]
-        part = TakesPart(texts[len(statement.values) :], [self._inside(a, operands) for a in cut])
+        tests = [texts[-1]] if statement.condition is not None else []
+        tests += [
+            self._inside(axis, operands) for axis in statement.over if not frame.is_whole(axis)
+        ]
         lines = list(setting.lines)
         given = texts[: len(statement.values)]
         if how.indexed:
             given.append(self.values.flat_index(statement.over, operands))
         added, states = how.lift(*given)
-        lines += [*added, *part.lines()]
-        states = [part.chosen(*both) for both in zip(states, how.neutral, strict=True)]
+        lines += added
+        if tests:
+            lines.append(f"takes_part = {conjunction(tests)}")
+            states = [
+                f"select(takes_part, {state}, {neutral})"
+                for state, neutral in zip(states, how.neutral, strict=True)
+            ]
         base = f"{statement.op}_of"
         return self.values.mapped(base, how.codes, lines, states, operands, tile, frame.depth)
 
     def _inside(self, axis: str, operands: Operands) -> str:
-        """Return the argument whose bits say whether an element lies inside an axis."""
+        """Return the argument that says whether an element lies inside an axis."""
         frame = self.frame
         spread = frame.spread(axis)
         # Whole groups lie inside or outside where the extent is a multiple of their size.
@@ -178,7 +184,7 @@ class Folds:
             return f"{test}({left})"
 
         name = frame.variable("inside", axis, frame.axis_depth(axis), text)
-        return operands.name(Value(name, frame.tile_axes([axis]), "u32"))
+        return operands.name(Value(name, frame.tile_axes([axis]), "bool"))
 
     # States -----------------------------------------------------------------------------------
 

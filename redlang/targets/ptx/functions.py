@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
-from redlang.targets.kinds import BOOL, F32, F64, I32, I64, UINT32, Kind, Signature
+from redlang.targets.kinds import BOOL, F32, Kind, Signature
 from redlang.targets.ptx import powers
 from redlang.targets.ptx.elementary import (
     FLOATS,
@@ -18,7 +18,7 @@ from redlang.targets.ptx.elementary import (
     near_reciprocal,
     on_floats,
 )
-from redlang.targets.ptx.inline import Typed, Values, Word, asm, define_generic
+from redlang.targets.ptx.inline import Typed, Values, Word, define_generic
 from redlang.targets.ptx.trig import cosine, sine
 
 Emit = Callable[..., ir.Value]
@@ -109,37 +109,6 @@ def _select(test: Kind, yes: Kind, no: Kind) -> Typed:
 
 select = define_generic("select", 3, _select)
 """`select(test, yes, no)`, without a branch."""
-
-_BLEND = "lop3.b32 $0, $2, $1, $3, 0xE2;"
-"""Bits of the second operand where the first one's are set, else of the third."""
-_BLEND_BOTH = (
-    "{ .reg .b32 a, b, c, d; mov.b64 {a, b}, $2; mov.b64 {c, d}, $3;"
-    " lop3.b32 a, a, $1, c, 0xE2; lop3.b32 b, b, $1, d, 0xE2; mov.b64 $0, {a, b}; }"
-)
-
-
-def _masked(mask: Kind, yes: Kind, no: Kind) -> Typed:
-    def generate(builder: ir.IRBuilder, values: Values) -> Values:
-        word, *sides = values
-        kind = sides[0].type
-        if yes is BOOL:
-            none = ir.Constant(word.type, 0)
-            return builder.select(builder.icmp_unsigned("!=", word, none), *sides)
-        wide = kind in (I64, F64)
-        bits, text, letter = (I64, _BLEND_BOTH, "l") if wide else (I32, _BLEND, "r")
-        given = [builder.bitcast(side, bits) for side in sides]
-        found = asm(builder, bits, text, f"={letter},r,{letter},{letter}", [word, *given])
-        return builder.bitcast(found, kind)
-
-    return Signature(yes, (UINT32, yes, yes)), generate
-
-
-masked = define_generic("masked", 3, _masked)
-"""`masked(mask, yes, no)`: the bits of one number where those of a word are set, else the other's.
-
-Comparisons are few: there are seven predicates. `ptxas` computes a tile's tests ahead, and with all
-predicates taken each guarded load waits for its neighbour's use. A mask is a register like others.
-"""
 
 
 def _test(name: str, emit: Callable[[ir.IRBuilder, ir.Value], ir.Value]) -> Word:
