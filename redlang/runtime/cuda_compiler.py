@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import gcd, prod
+from typing import TypeAlias
 
 from redlang.codegen.cuda.chained import chained
 from redlang.codegen.cuda.kernel_text import KernelText
@@ -30,11 +31,13 @@ from redlang.runtime.cuda_course import Arrays
 from redlang.runtime.cuda_texts import texts_of
 from redlang.runtime.matrix_choice import is_last_matrix, likely, with_matrices
 from redlang.runtime.planner import Form
+from redlang.schedule.demand import BlockDemand
 from redlang.schedule.device import Device
 from redlang.schedule.estimates import crowd, early
 from redlang.schedule.facts import Layout
 from redlang.schedule.lower import lower
 from redlang.schedule.model import segments
+from redlang.schedule.occupancy import occupancy
 from redlang.schedule.parts import Part
 from redlang.schedule.plan import Plan
 from redlang.schedule.plan_text import plan_text
@@ -53,6 +56,7 @@ from redlang.targets.assembler import ToolMissingError
 from redlang.targets.toolchain import Binary
 
 logger = logging.getLogger("redlang.compile")
+Text: TypeAlias = KernelText | MatrixText
 
 WIDEST = 16
 SMALL = 1024
@@ -313,7 +317,10 @@ class CudaCompiler:
                 most = max(text.shared_bytes for text in texts)
                 if most > self.device.sm.shared_bytes_per_block:
                     return None, Fault(number, f"needs {most} bytes of shared memory")
-                binaries = list(map(self._binary, texts))
+                pairs = [(text, self._binary(text)) for text in texts]
+                if part.matrix is None and not part.across:
+                    expected = estimates[place].registers
+                    pairs = [self._leaner(*both, expected) for both in pairs]
             except ToolMissingError:
                 raise
             except UnsuitedError as error:
@@ -323,7 +330,7 @@ class CudaCompiler:
                 return None, Fault(number, f"{type(error).__name__}: {error}")
             spaces = [s for text in texts if isinstance(text, MatrixText) for s in text.spaces]
             loops = replace(loops, workspaces=(*loops.workspaces, *spaces))
-            for text, binary in zip(texts, binaries, strict=True):
+            for text, binary in pairs:
                 assembly = binary.assembly
                 allowed = 0 if part.matrix is None else HARMLESS_SPILLS
                 if strict and (assembly.spill_bytes > allowed or assembly.slow):
@@ -351,7 +358,30 @@ class CudaCompiler:
         code = CudaCode(loops, tuple(compiled), tuple(made), self.device.target)
         return code, None
 
-    def _binary(self, text: KernelText | MatrixText) -> Binary:
+    def _leaner(self, text: Text, binary: Binary, expected: int) -> tuple[Text, Binary]:
+        """Return a kernel of which an SM holds more blocks, if it spills nothing.
+
+        The compiler takes registers as it finds them, and at times twice what it needs.
+
+        Args:
+            text: The kernel.
+            binary: What it is compiled to.
+            expected: The registers of a thread that its plan counts with.
+        """
+        taken = binary.assembly.registers
+        fits, wanted = (
+            occupancy(BlockDemand(text.threads, n, text.shared_bytes), self.device.sm).blocks
+            for n in (taken, min(expected, taken))
+        )
+        for blocks in sorted({wanted, (wanted + fits + 1) // 2, fits + 1}, reverse=True):
+            if fits < blocks <= wanted:
+                leaner = replace(text, min_blocks=blocks)
+                made = self._binary(leaner)
+                if not made.assembly.spill_bytes:
+                    return leaner, made
+        return text, binary
+
+    def _binary(self, text: Text) -> Binary:
         """Return machine code of a text: classes that differ often have one text."""
         cluster = text.cluster if isinstance(text, KernelText) else 1
         shape = text.threads, text.min_blocks, cluster

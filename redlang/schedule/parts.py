@@ -203,7 +203,7 @@ class Spreader:
         vector = self.first(axes) if axes else ""
         order = [vector, *(a for a in reversed(axes) if a != vector)] if axes else []
         found = []
-        left = threads
+        left, more = threads, registers
         for axis in order:
             if axis in facts.slots or (axis != vector and facts.is_short(axis)):
                 # Every lane that has folded a list has all of it.
@@ -212,10 +212,11 @@ class Spreader:
             own = width if axis == self.vector else 1
             groups = max(1, -(-facts.extent(axis) // own))
             count = min(left, power_above(groups))
-            rounds = registers if axis == vector and groups >= registers * count else 1
+            rounds = more if groups >= more * count else 1
             if count * own * rounds > 1:
                 found.append(Spread(axis, rounds, count, own))
             left //= count
+            more //= rounds
         return list(reversed(found))
 
     def ordered(self, shape: Sequence[Spread]) -> list[Spread]:

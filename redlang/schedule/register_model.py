@@ -19,8 +19,9 @@ LIVE, FREE = 0.073, 4
 COLUMN = 1.2
 """Registers of each further column's state; an element of columns waits for its states."""
 WAITING = 0.12
-GUARDED = 1.0
-"""Registers of an element of columns on chip that is stored again: rows have their own guards."""
+GUARDED, ENOUGH = 1.0, 128
+"""Registers of an element of columns on chip that is stored again: rows have their own guards. Past
+so many in all the compiler is asked to do with fewer."""
 PART = 16
 """Elements of a row in shared memory that are in registers at a time."""
 
@@ -50,10 +51,10 @@ def registers(part: Part, facts: Facts, held: int, columns: int, device: Device)
     if threads.strips:
         own = STATE * states + COLUMN * words * states * (columns - 1)
         element += WAITING * states * (columns > 1)
-    elif columns > 1 and {*facts.swept} & _stored(facts):
-        element += GUARDED
-    estimate = LEAST + own + words * element * (min(held, PART) if threads.shared else held)
-    estimate += list_registers(part, facts) * columns
+    count = min(held, PART) if threads.shared else held
+    estimate = LEAST + own + words * element * count + list_registers(part, facts) * columns
+    if not threads.strips and columns > 1 and {*facts.swept} & _stored(facts):
+        estimate = max(estimate, min(estimate + GUARDED * words * count, ENOUGH))
     cap = min(threads.registers, device.sm.registers_per_thread)
     return int(min(estimate, max(32, cap), 255)) if estimate < SPILLS * cap else 256
 

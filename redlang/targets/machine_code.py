@@ -18,7 +18,7 @@ WAIT, LOAD = 0x82E, 0x981
 def waits_first(cubin: bytes) -> bool:
     """Tell whether a kernel certainly waits for the kernels before it ahead of all loads."""
     waits = False
-    for code in _texts(cubin):
+    for code in code_sections(cubin):
         operations = [word & 0xFFF for (word,) in struct.iter_unpack("<Q8x", code)]
         places = [place for place, op in enumerate(operations) if op == WAIT]
         waits = waits or bool(places)
@@ -27,7 +27,7 @@ def waits_first(cubin: bytes) -> bool:
     return waits
 
 
-def _texts(cubin: bytes) -> Iterator[bytes]:
+def code_sections(cubin: bytes) -> Iterator[bytes]:
     """Yield the code sections of an ELF file."""
     (start,) = struct.unpack_from("<Q", cubin, 40)
     size, count, names = struct.unpack_from("<HHH", cubin, 58)

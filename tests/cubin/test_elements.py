@@ -1,6 +1,7 @@
 """Generated CUDA kernels compiled without a GPU: target, registers, spills, loads as predicted."""
 
 import re
+import struct
 
 import pytest
 
@@ -9,6 +10,7 @@ from redlang.codegen.cuda.merging import emit_segments
 from redlang.codegen.cuda.resident import emit
 from redlang.schedule.threads import Spread
 from redlang.targets import toolchain
+from redlang.targets.machine_code import LOAD, code_sections
 from tests.cubin.cases import (
     CROSS_ENTROPY,
     LAYER_NORM,
@@ -26,6 +28,7 @@ from tests.cubin.emitting import lowered, program_of
 if not toolchain.is_installed():
     pytest.skip("the compiler for GPUs is not installed", allow_module_level=True)
 
+FADD = 0x221
 WIDE = "ld.global.nc.L1::no_allocate.v4.b32"
 
 
@@ -149,6 +152,26 @@ def test_ragged_aligned_rows_move_their_last_elements_one_by_one():
     wide = [text for text in loads(binary) if "v4" in text]
     assert len(wide) == 2
     assert len(loads(binary)) == 2 + 2 * 8
+
+
+@pytest.mark.parametrize("dtype", ["f16", "f32", "i32"])
+def test_guarded_loads_of_a_ragged_row_are_all_under_way_at_once(dtype):
+    text = 'def shares(x: "m n") -> "m":\n    return sum[n](maximum(f32(x), 0) ** 2)'
+    binary = compiled(
+        text,
+        {"x": dtype},
+        on_chip(1536),
+        threads(Spread("n", 24, 64, 1)),
+        classes({"x": "n"}, {"n": 1536}, multiples={"n": 1}, alignment=2),
+    )
+    (code,) = code_sections(binary.assembly.cubin)
+    operations = [word & 0xFFF for (word,) in struct.iter_unpack("<Q8x", code)]
+    places = [place for place, operation in enumerate(operations) if operation == LOAD]
+    assert len(places) == 24
+    # A test and a filled register for each: no use stands between two loads.
+    assert places[-1] - places[0] < 3 * 24
+    assert FADD not in operations[places[0] : places[-1]]
+    assert binary.assembly.registers <= 56
 
 
 def test_misaligned_arrays_are_read_as_wide_as_they_allow():

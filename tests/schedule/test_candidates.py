@@ -175,3 +175,28 @@ def below(x: "m n", w: "m n", t: "j") -> "m j":
     (nest,) = narrow.nests
     assert nest.base == ("m",)
     assert {stage for sweep in nest.sweeps for stage in sweep.stages} == {"sum.1", "sum.2"}
+
+
+def test_maps_of_short_rows_hold_several_of_them(proposed):
+    text = 'def scaled(x: "b c h w", g: "c") -> "b c h w":\n    return x * g'
+    found = proposed(text, ((32, 64, 100, 100), "f16"), ((64,), "f16"))
+    spreads = {s.axis: s for s in found[0].candidate.parts[0].threads.spreads}
+    # A row of 100 is one access of a warp: rows beside it keep more of them under way.
+    assert spreads["h"].registers > 1
+    assert spreads["w"].width == 4
+
+
+def test_what_is_compiled_leaner_than_the_compiler_likes_spills_nothing():
+    text = """
+def norm(x: "b n c") -> "b n c":
+    d = x - mean[n](x)
+    return d * rsqrt(mean[n](d * d) + 1e-5)
+"""
+    work: Any = SimpleNamespace(kernel=redlang.compile(text.strip()))
+    compiler, extents = described(work, [((120, 77, 900), "f32")], DEFAULT_DEVICE)
+    code = compiler.find(extents, cuda_arrays(compiler.compiler.program, extents))
+    (kernel,) = code.kernels
+    # The compiler alone takes 168 to 209 of them for 64 elements, and an SM holds half the blocks.
+    assert kernel.registers <= 168
+    assert kernel.spill_bytes == 0
+    assert kernel.text.min_blocks > 1

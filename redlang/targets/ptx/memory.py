@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from llvmlite import ir
@@ -41,6 +41,8 @@ LOAD_HINTS = {
 }
 POLICIES = {"last": "createpolicy.fractional.L2::evict_last.b64 $0;"}
 """What else L2 is told of a load."""
+PREDICATES = 6
+"""Guarded loads for which there are predicates beside one for another test."""
 STORE_HINTS = {"stream": "st.global.cs", "plain": "st.global"}
 
 
@@ -56,10 +58,7 @@ def load(access: Access, *, hint: str = "stream", fill: float = 0, native_f8: bo
 
     def generate(builder: ir.IRBuilder, values: Values) -> Values:
         elements: list[ir.Value | None] = [None] * access.count
-        own, given = one_guard(builder, access, values)
-        for piece in pieces(own):
-            address, guards = access_arguments(builder, own, piece, given)
-            words = _load_piece(builder, own, piece, hint, bits, [address, *guards])
+        for piece, words in _load_pieces(builder, access, hint, bits, values):
             found = [x for word in words for x in decode(builder, access.dtype, word, native_f8)]
             for place, element in zip(piece.places, found, strict=True):
                 elements[place] = element
@@ -75,12 +74,8 @@ def load_stored(access: Access, *, hint: str = "stream", fill: float = 0) -> Wor
     bits = fill_bits(access.dtype, fill)
 
     def generate(builder: ir.IRBuilder, values: Values) -> Values:
-        words: list[ir.Value] = []
-        own, given = one_guard(builder, access, values)
-        for piece in pieces(own):
-            address, guards = access_arguments(builder, own, piece, given)
-            words += _load_piece(builder, own, piece, hint, bits, [address, *guards])
-        return pack(builder, words)
+        every = _load_pieces(builder, access, hint, bits, values)
+        return pack(builder, [word for _, words in every for word in words])
 
     return define(
         f"load_stored_{access.dtype}",
@@ -260,6 +255,70 @@ def _words_of(
     return [builder.zext(bits, I16) for bits in packed] if word is I8 else packed
 
 
+def _load_pieces(
+    builder: ir.IRBuilder, access: Access, hint: str, fill: int, values: Sequence[ir.Value]
+) -> Iterator[tuple[Piece, list[ir.Value]]]:
+    """Load all pieces of a tile; yield the words of each.
+
+    Many guarded loads stand in a block of their own, which a thread without elements passes by.
+    Else `ptxas` computes tests of later uses ahead of the loads, and as predicates run out, each
+    load waits for the use of the one before.
+    """
+    own, given = one_guard(builder, access, values)
+    every = list(pieces(own))
+    if len(every) <= PREDICATES or not own.guards or any(guard.head for guard in own.guards):
+        for piece in every:
+            yield piece, _loaded(builder, own, piece, hint, fill, given)
+        return
+    nothing, before = _filled(builder, own, fill), builder.block
+    with builder.if_then(_some(builder, own, every, given)):
+        found = [_loaded(builder, own, piece, hint, fill, given) for piece in every]
+        inside = builder.block
+    joined = [[builder.phi(word.type) for word in words] for words in found]
+    for phi, word in zip(itertools.chain(*joined), itertools.chain(*found), strict=True):
+        phi.add_incoming(word, inside)
+        phi.add_incoming(nothing, before)
+    yield from zip(every, joined, strict=True)
+
+
+def _some(
+    builder: ir.IRBuilder, access: Access, every: Sequence[Piece], given: Sequence[ir.Value]
+) -> ir.Value:
+    """Return whether any element of a thread's tile is there."""
+    lefts = given[1 + access.runtime_steps :]
+    least = [min(piece.reaches[guard.axis] for piece in every) for guard in access.guards]
+    tests = [
+        builder.icmp_signed(">", left, ir.Constant(I32, reach))
+        for left, reach in zip(lefts, least, strict=True)
+    ]
+    return functools.reduce(builder.and_, tests)
+
+
+def _filled(builder: ir.IRBuilder, access: Access, fill: int) -> ir.Value:
+    """Return a word of elements that are not there.
+
+    LLVM does not know it: with a constant it would compute what follows a load beside the load.
+    """
+    word, _ = word_type(access)
+    register = _register(word)
+    bits = hex(_repeat(fill, STORAGE_BITS[access.dtype], register.width))
+    letter = REGISTER_LETTERS[register]
+    found = asm(builder, register, f"mov.b{register.width} $0, {bits};", f"={letter}", [])
+    return builder.trunc(found, I8) if word is I8 else found
+
+
+def _loaded(
+    builder: ir.IRBuilder,
+    access: Access,
+    piece: Piece,
+    hint: str,
+    fill: int,
+    given: Sequence[ir.Value],
+) -> list[ir.Value]:
+    address, guards = access_arguments(builder, access, piece, given)
+    return _load_piece(builder, access, piece, hint, fill, [address, *guards])
+
+
 def _load_piece(
     builder: ir.IRBuilder,
     access: Access,
@@ -277,7 +336,7 @@ def _load_piece(
     opcode = LOAD_HINTS[hint] + (".L2::cache_hint" if policy else "")
     text = f"{opcode}{_suffix(word, words)} {operand}, [${words}+{piece.offset}]{told};"
     if access.guards:
-        filled = _repeat(fill, STORAGE_BITS[access.dtype], word.width)
+        filled = hex(_repeat(fill, STORAGE_BITS[access.dtype], word.width))
         before = [f"mov.b{register.width} {output}, {filled};" for output in outputs]
         bounds = bounds_from(access, words + 1)
         single = functools.partial(_load_element, access, piece, hint, outputs)
@@ -314,11 +373,11 @@ def _store_piece(
     asm(builder, VOID, text, constraints, [*arguments, *values], effect=True)
 
 
-def _repeat(bits: int, size: int, width: int) -> str:
+def _repeat(bits: int, size: int, width: int) -> int:
     total = 0
     for shift in range(0, width, size):
         total |= bits << shift
-    return hex(total)
+    return total
 
 
 def _slot(access: Access, words: Sequence[str], number: int) -> tuple[str, int]:
