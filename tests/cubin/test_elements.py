@@ -156,13 +156,17 @@ def test_ragged_aligned_rows_move_their_last_elements_one_by_one():
 
 @pytest.mark.parametrize("dtype", ["f16", "f32", "i32"])
 def test_guarded_loads_of_a_ragged_row_are_all_under_way_at_once(dtype):
-    text = 'def shares(x: "m n") -> "m":\n    return sum[n](maximum(f32(x), 0) ** 2)'
+    text = """
+def shares(x: "m n") -> "f32[m n]":
+    r = maximum(f32(x), 0) ** 2
+    return r / sum[n](r)
+"""
     binary = compiled(
         text,
         {"x": dtype},
         on_chip(1536),
         threads(Spread("n", 24, 64, 1)),
-        classes({"x": "n"}, {"n": 1536}, multiples={"n": 1}, alignment=2),
+        classes(ROW_4096, {"n": 1536}, multiples={"n": 1}, alignment=4),
     )
     (code,) = code_sections(binary.assembly.cubin)
     operations = [word & 0xFFF for (word,) in struct.iter_unpack("<Q8x", code)]
