@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 
 from redlang.codegen.cuda.kernel_text import ArrayClass, Classes, Results
-from redlang.ir.program import Program
+from redlang.ir.program import ArrayParam, Program
 from redlang.runtime.cuda_course import Arrays
 from redlang.runtime.matrix_calls import matrix_classes
 from redlang.schedule.device import Device
@@ -15,6 +15,10 @@ from redlang.schedule.facts import Layout
 from redlang.schedule.parts import Part
 from redlang.schedule.search import LONG_CLASS, ShapeClass
 
+WIDEST = 16
+"""Bytes of the widest access."""
+SMALL = 1024
+"""Elements up to which an array is not worth code of its own."""
 SHORT_INDEX = 1 << 16
 LONG_INDEX = 1 << 31
 """Bounds on swept extents that generated code may rely on: 16-bit and 31-bit indices."""
@@ -135,3 +139,36 @@ class Known:
 def _order(capability: str) -> tuple[int, int]:
     major, minor = capability.split(".")
     return int(major), int(minor)
+
+
+def element_sizes(program: Program) -> dict[str, int]:
+    """Return the bytes of an element of each array."""
+    sizes = {p.name: p.dtype.bytes for p in program.params if isinstance(p, ArrayParam)}
+    return sizes | {f"result.{i}": r.dtype.bytes for i, r in enumerate(program.results)}
+
+
+def alignment_of(
+    size: int,
+    strides: Mapping[str, int],
+    address: int,
+    unit: str | None,
+    extents: Mapping[str, int],
+    shape: ShapeClass,
+) -> int:
+    """Return the bytes that divide an array's address and its strides but that of `unit`."""
+    steps = [s * size for a, s in strides.items() if a != unit and extents[a] > 1]
+    # A run over inner axes that a thread holds whole goes on where the next axis begins.
+    if unit in shape.exact and extents[unit] <= WIDEST:
+        steps = [s for s in steps if s != extents[unit] * size]
+    return gcd(WIDEST, address, *steps)
+
+
+def unit_axis(strides: Mapping[str, int], extents: Mapping[str, int]) -> str | None:
+    """Return the axis along which neighbours are adjacent; the last one where there is a choice."""
+    # A small array is not worth code of its own where the last axis has one element.
+    small = prod(extents[a] for a in strides) <= SMALL
+    fitting = [a for a, step in strides.items() if step == 1 and (small or extents[a] > 1)]
+    if fitting:
+        return fitting[-1]
+    alone = [a for a, step in strides.items() if extents[a] == 1]
+    return alone[-1] if alone and all(extents[a] == 1 for a in strides) else None

@@ -12,8 +12,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from math import gcd, prod
-from typing import TypeAlias
+from math import prod
 
 from redlang.codegen.cuda.chained import chained
 from redlang.codegen.cuda.kernel_text import KernelText
@@ -25,19 +24,25 @@ from redlang.ir.program import ArrayParam, Program
 from redlang.runtime import cuda_tuning
 from redlang.runtime.cache import digest, disk, keep, unpickled, versions
 from redlang.runtime.compiler import Compiler
-from redlang.runtime.cuda_classes import Known
-from redlang.runtime.cuda_code import CudaCode, CudaKernel, filled, is_chained, kernel_stats
+from redlang.runtime.cuda_classes import Known, alignment_of, element_sizes, unit_axis
+from redlang.runtime.cuda_code import (
+    CudaCode,
+    CudaKernel,
+    Text,
+    filled,
+    is_chained,
+    kernel_stats,
+    leaner,
+)
 from redlang.runtime.cuda_course import Arrays
 from redlang.runtime.cuda_texts import texts_of
 from redlang.runtime.matrix_choice import is_last_matrix, likely, with_matrices
 from redlang.runtime.planner import Form
-from redlang.schedule.demand import BlockDemand
 from redlang.schedule.device import Device
 from redlang.schedule.estimates import crowd, early
 from redlang.schedule.facts import Layout
 from redlang.schedule.lower import lower
 from redlang.schedule.model import segments
-from redlang.schedule.occupancy import occupancy
 from redlang.schedule.parts import Part
 from redlang.schedule.plan import Plan
 from redlang.schedule.plan_text import plan_text
@@ -56,10 +61,7 @@ from redlang.targets.assembler import ToolMissingError
 from redlang.targets.toolchain import Binary
 
 logger = logging.getLogger("redlang.compile")
-Text: TypeAlias = KernelText | MatrixText
 
-WIDEST = 16
-SMALL = 1024
 HARMLESS_SPILLS = 48
 """Bytes that a kernel may spill: what lives across its loops, and is read after them."""
 SPILL_FREE = 1.15
@@ -108,10 +110,10 @@ class CudaCompiler:
         self, form: Form, shape: ShapeClass, arrays: Arrays, extents: Mapping[str, int]
     ) -> Layout:
         """Return the class of a call's layout."""
-        sizes = _sizes(form.program)
-        unit = {n: _unit(strides, extents) for n, strides in arrays.strides.items()}
+        sizes = element_sizes(form.program)
+        unit = {n: unit_axis(strides, extents) for n, strides in arrays.strides.items()}
         alignment = {
-            name: _alignment(
+            name: alignment_of(
                 sizes[name], strides, arrays.addresses[name], unit[name], extents, shape
             )
             for name, strides in arrays.strides.items()
@@ -160,7 +162,7 @@ class CudaCompiler:
         choice = self.choice(form, extents, arrays)
         choice = with_matrices(form, self.compiler.options, choice, extents, self.device)
         choice = cuda_tuning.reordered(choice, self.record_key(choice))
-        sizes = _sizes(form.program)
+        sizes = element_sizes(form.program)
         shape, layout = choice.shape, choice.layout
         return choice, Known(form.program, shape, layout, extents, arrays, self.device, sizes)
 
@@ -359,26 +361,11 @@ class CudaCompiler:
         return code, None
 
     def _leaner(self, text: Text, binary: Binary, expected: int) -> tuple[Text, Binary]:
-        """Return a kernel of which an SM holds more blocks, if it spills nothing.
-
-        The compiler takes registers as it finds them, and at times twice what it needs.
-
-        Args:
-            text: The kernel.
-            binary: What it is compiled to.
-            expected: The registers of a thread that its plan counts with.
-        """
-        taken = binary.assembly.registers
-        fits, wanted = (
-            occupancy(BlockDemand(text.threads, n, text.shared_bytes), self.device.sm).blocks
-            for n in (taken, min(expected, taken))
-        )
-        for blocks in sorted({wanted, (wanted + fits + 1) // 2, fits + 1}, reverse=True):
-            if fits < blocks <= wanted:
-                leaner = replace(text, min_blocks=blocks)
-                made = self._binary(leaner)
-                if not made.assembly.spill_bytes:
-                    return leaner, made
+        """Return a kernel of which an SM holds more blocks, if one spills nothing."""
+        for other in leaner(text, binary.assembly.registers, expected, self.device):
+            made = self._binary(other)
+            if not made.assembly.spill_bytes:
+                return other, made
         return text, binary
 
     def _binary(self, text: Text) -> Binary:
@@ -412,38 +399,6 @@ class CudaCompiler:
             str(number): segments(part, every, self.device)
             for number, part in enumerate(code.parts)
         }
-
-
-def _sizes(program: Program) -> dict[str, int]:
-    """Return the bytes of an element of each array."""
-    sizes = {p.name: p.dtype.bytes for p in program.params if isinstance(p, ArrayParam)}
-    return sizes | {f"result.{i}": r.dtype.bytes for i, r in enumerate(program.results)}
-
-
-def _alignment(
-    size: int,
-    strides: Mapping[str, int],
-    address: int,
-    unit: str | None,
-    extents: Mapping[str, int],
-    shape: ShapeClass,
-) -> int:
-    steps = [s * size for a, s in strides.items() if a != unit and extents[a] > 1]
-    # A run over inner axes that a thread holds whole goes on where the next axis begins.
-    if unit in shape.exact and extents[unit] <= WIDEST:
-        steps = [s for s in steps if s != extents[unit] * size]
-    return gcd(WIDEST, address, *steps)
-
-
-def _unit(strides: Mapping[str, int], extents: Mapping[str, int]) -> str | None:
-    """Return the axis along which neighbours are adjacent; the last one where there is a choice."""
-    # A small array is not worth code of its own where the last axis has one element.
-    small = prod(extents[a] for a in strides) <= SMALL
-    fitting = [a for a, step in strides.items() if step == 1 and (small or extents[a] > 1)]
-    if fitting:
-        return fitting[-1]
-    alone = [a for a, step in strides.items() if extents[a] == 1]
-    return alone[-1] if alone and all(extents[a] == 1 for a in strides) else None
 
 
 def _time_us(chosen: Iterable[Ranked]) -> float:

@@ -71,14 +71,18 @@ IDLE = 0.115
 """How much shows of the time in which the last wave of blocks leaves SMs without work."""
 UNEVEN = 0.4
 """How much shows of what SMs with one block more than others read more, where all run at once."""
-IN_TURNS = 1.15
-"""What clusters cost more where not all run at once: each begins when all its blocks have room."""
+CLUSTERED, IN_TURNS = 1.08, 1.15
+"""What clusters cost more, whose blocks wait for the last of them; and where not all of them run at
+once: each begins when all its blocks have room."""
 STEPS = 3
 """Waves from which on blocks are out of step, so that the last one leaves no SM idle for long."""
 CALLS = (1.0, 0.93, 0.86)
 """Units of the calls of a class, of those that it is planned with."""
 JOINED = 11.3
 """Instructions of joining one value of a state to another thread's."""
+TAKEN, NARROW, NARROWER = 4, 0.07, 0.02
+"""Elements that share the place and the tests of a load. Where so many could, each halving of them
+costs so much: first where blocks share a unit, then elsewhere."""
 BESIDE = 1.04
 """What a fold of one more value beside another costs."""
 BLOCK_US = 0.063
@@ -181,8 +185,9 @@ def estimate(part: Part, facts: Facts, device: Device) -> Estimate:
         total *= STRIPS * (STAGED if part.threads.ahead else 1.0)
         if shape.lanes() < part.threads.unit_threads:
             total *= 1 + LESS * max(0.0, log2(ENOUGH / max(1, shape.held)))
-    if part.threads.blocks > 1 and waves > 1:
-        total *= IN_TURNS
+    if part.threads.blocks > 1:
+        total *= CLUSTERED * (IN_TURNS if waves > 1 else 1.0)
+    total *= 1 + (NARROW if part.across else NARROWER) * shape.halvings()
     if part.threads.shared:
         total += PART_US * per_sm * shape.held / PART
     if fits.blocks == 0:
@@ -348,6 +353,13 @@ class _Shape:
         states = sum(len(s.states) for s in self.facts.nest.sweeps)
         words = 2 if self.facts.element_work.double else 1
         return JOINED * words * states * self.columns() * partners
+
+    def halvings(self) -> float:
+        """Return by what power of two a thread reads fewer elements at once than it may."""
+        vector = self.facts.vector
+        if vector is None:
+            return 0.0
+        return max(0.0, log2(min(TAKEN, self.facts.width) / self.part.threads.spread(vector).width))
 
     def columns(self) -> int:
         """Return how many units' elements a thread holds side by side."""

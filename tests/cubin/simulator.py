@@ -299,8 +299,9 @@ class Tiles(Keys):
 
     def prefetch(self, access, count):
         def prefetched(*values):
+            *values, asks = values
             for _, start, here in itertools.islice(self._accesses(access, values), count):
-                self.block.memory.load(start, here[0], STORAGE[access.dtype].itemsize)
+                self.block.memory.load(start, here[0] & asks, STORAGE[access.dtype].itemsize)
 
         return prefetched
 

@@ -27,7 +27,7 @@ STORE = "store(y, True, loaded)"
 @pytest.mark.parametrize(
     ("lines", "right"),
     [
-        (["prefetch(x)", "t.wait_for_earlier()", "loaded = load(x)", STORE], True),
+        (["prefetch(x, True)", "t.wait_for_earlier()", "loaded = load(x)", STORE], True),
         (["loaded = load(x)", "t.wait_for_earlier()", STORE], False),
         # Nothing says that it waits.
         (["loaded = load(x)", STORE], False),

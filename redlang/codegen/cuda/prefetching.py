@@ -25,6 +25,10 @@ where few long rows are ahead of the others, they take 4 % longer (measured, not
 BESIDE_MANY = 48 * 1024
 """The same where results do not stay in the L2 cache; it need not be enough for several blocks."""
 
+LINE, WIDE = 128, 16
+"""Bytes that a prefetch brings, and bytes of a thread from which on it does not matter that its
+neighbours ask for the same line."""
+
 
 def first_loop(body: Sequence[Statement]) -> Loop | None:
     """Return the first loop of a body."""
@@ -60,9 +64,24 @@ def write(frame: Frame, accesses: Accesses, body: Sequence[Statement]) -> int:
         if count > 0:
             access, arguments = accesses.fetch(load, None)
             make = frame.module.declare(f"prefetch_{load.array}", f"t.prefetch({access}, {count})")
-            frame.line(f"{make}({', '.join(arguments)})")
+            frame.line(f"{make}({', '.join([*arguments, _asks(frame, load)])})")
             total += count * size
     return most // total if total else 0
+
+
+def _asks(frame: Frame, load: Load) -> str:
+    """Return whether a thread prefetches: of those whose narrow elements share a line, one does."""
+    memory = frame.memories[load.array]
+    strides = frame.classes.arrays[load.array].strides
+    unit = next((axis for axis in load.type.axes if strides.get(axis) == 1), None)
+    if unit is None:
+        return "True"
+    size = memory.dtype.bytes * frame.spread(unit).width
+    if size >= WIDE:
+        return "True"
+    sharing = frame.plan.bits(unit)[: (LINE // size).bit_length() - 1]
+    mask = sum(1 << bit for bit in sharing)
+    return f"({frame.thread()} & i32({mask})) == i32(0)" if mask else "True"
 
 
 def _is_own(load: Load, frame: Frame, accesses: Accesses, ranged: frozenset[str]) -> bool:

@@ -135,18 +135,23 @@ def _anew_bf16(builder: ir.IRBuilder, word: ir.Value, zero: ir.Value) -> list[ir
 
 
 def prefetch(access: Access, count: int) -> Word:
-    """Return a function that has the first pieces of a tile brought to L2; arguments as `load`."""
+    """Return a function that has the first pieces of a tile brought to L2.
+
+    Its arguments are those of `load`, then whether the thread asks for its pieces.
+    """
 
     def generate(builder: ir.IRBuilder, values: Values) -> Values:
-        for piece in itertools.islice(pieces(access), count):
-            address, guards = access_arguments(builder, access, piece, values)
-            text = f"prefetch.global.L2 [$0+{piece.offset}];"
-            if access.guards:
-                text = guarded_start(access, piece, bounds_from(access, 1), text)
-            constraints = ",".join(["l"] + ["r"] * len(guards))
-            asm(builder, VOID, text, constraints, [address, *guards], effect=True)
+        # A constant condition folds away.
+        with builder.if_then(values[-1]):
+            for piece in itertools.islice(pieces(access), count):
+                address, guards = access_arguments(builder, access, piece, values)
+                text = f"prefetch.global.L2 [$0+{piece.offset}];"
+                if access.guards:
+                    text = guarded_start(access, piece, bounds_from(access, 1), text)
+                constraints = ",".join(["l"] + ["r"] * len(guards))
+                asm(builder, VOID, text, constraints, [address, *guards], effect=True)
 
-    return define(f"prefetch_{access.dtype}", "void", access_kinds(access), generate)
+    return define(f"prefetch_{access.dtype}", "void", [*access_kinds(access), "bool"], generate)
 
 
 def store(access: Access, *, hint: str = "plain", native_f8: bool = True) -> Word:
