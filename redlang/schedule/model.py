@@ -80,9 +80,9 @@ CALLS = (1.0, 0.93, 0.86)
 """Units of the calls of a class, of those that it is planned with."""
 JOINED = 11.3
 """Instructions of joining one value of a state to another thread's."""
-TAKEN, NARROW, NARROWER = 4, 0.07, 0.02
+TAKEN, NARROW = 4, 0.07
 """Elements that share the place and the tests of a load. Where so many could, each halving of them
-costs so much: first where blocks share a unit, then elsewhere."""
+costs so much: where blocks share a unit, and where what is swept is stored again."""
 BESIDE = 1.04
 """What a fold of one more value beside another costs."""
 BLOCK_US = 0.063
@@ -187,7 +187,8 @@ def estimate(part: Part, facts: Facts, device: Device) -> Estimate:
             total *= 1 + LESS * max(0.0, log2(ENOUGH / max(1, shape.held)))
     if part.threads.blocks > 1:
         total *= CLUSTERED * (IN_TURNS if waves > 1 else 1.0)
-    total *= 1 + (NARROW if part.across else NARROWER) * shape.halvings()
+    if part.across or shape.stores_again():
+        total *= 1 + NARROW * shape.halvings()
     if part.threads.shared:
         total += PART_US * per_sm * shape.held / PART
     if fits.blocks == 0:
@@ -311,7 +312,11 @@ class _Shape:
         """Return how often a streamed nest goes over its elements after the first sweep."""
         first, *others = self.facts.nest.sweeps
         again = sum(1 for sweep in others if set(sweep.axes) & set(first.axes))
-        return again + bool(set(self.facts.swept) & set(self.facts.mapped))
+        return again + self.stores_again()
+
+    def stores_again(self) -> bool:
+        """Return whether there is a result for each element that a sweep goes over."""
+        return bool({*self.facts.swept} & {*self.facts.mapped})
 
     def lanes(self) -> int:
         """Return how many threads share a unit's sweep."""
