@@ -298,8 +298,8 @@ class Tiles(Keys):
         return loaded
 
     def prefetch(self, access, count):
-        def prefetched(*values):
-            *values, asks = values
+        def prefetched(*arguments):
+            *values, asks = arguments
             for _, start, here in itertools.islice(self._accesses(access, values), count):
                 self.block.memory.load(start, here[0] & asks, STORAGE[access.dtype].itemsize)
 
