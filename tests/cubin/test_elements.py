@@ -178,6 +178,23 @@ def shares(x: "m n") -> "f32[m n]":
     assert binary.assembly.registers <= 56
 
 
+@pytest.mark.parametrize("dtype", ["u8", "i8", "i16"])
+@pytest.mark.parametrize(
+    ("value", "width"), [("x", 32), ("-x", 64), ("abs(x)", 64), ("3 - x", 64)], ids=str
+)
+def test_extremes_of_what_may_be_negated_are_comparisons_of_64_bits(value, width, dtype):
+    binary = compiled(
+        f'def top(x: "m n") -> "m":\n    return max[n]({value})\n',
+        {"x": dtype},
+        on_chip(1536),
+        threads(Spread("n", 24, 64, 1)),
+        classes({"x": "n"}, {"n": 1536}, alignment=1),
+    )
+    # ptxas loses the sign of an operand where it makes one VIMNMX3 of two extremes.
+    found = set(re.findall(r"\b(?:max|min)\.s(32|64)\b", binary.ptx))
+    assert found <= {str(width)}
+
+
 def test_misaligned_arrays_are_read_as_wide_as_they_allow():
     binary = compiled(
         SOFTMAX,

@@ -8,6 +8,7 @@ from math import prod
 
 from redlang.codegen.cuda.folds import Folding, folding, summed_in
 from redlang.codegen.cuda.frame import Frame
+from redlang.ir import walk
 from redlang.ir.loops import Fold
 from redlang.ir.program import Apply, Cast, Expr, Literal, Load
 from redlang.ir.types import DType
@@ -23,11 +24,25 @@ def plain_folding(frame: Frame, statement: Fold) -> Folding:
     how = folding(statement.op, statement.types, element)
     if how.codes != ("i64",) or element.name != "i64" or statement.op not in ("sum", "max", "min"):
         return how
+    if statement.op != "sum" and _turns_sign(statement.values[0]):
+        return how
     largest = magnitude(frame, statement.values[0])
     terms = prod(frame.spread(axis).extent for axis in statement.over)
     if largest is None or largest * (terms if statement.op == "sum" else 1) >= LARGEST:
         return how
     return summed_in(how, "i32") if statement.op == "sum" else _in_extremes(how, statement.op)
+
+
+def _turns_sign(expr: Expr) -> bool:
+    """Tell whether a value may be the negative of another.
+
+    `ptxas` makes one instruction (VIMNMX3) of two extremes in 32 bits, and at times forgets that an
+    operand of the first was negated. Those of 64 bits are comparisons.
+    """
+    return any(
+        isinstance(node, Apply) and node.op in ("neg", "abs", "sub", "mul")
+        for node in walk.nodes(expr)
+    )
 
 
 def magnitude(frame: Frame, expr: Expr) -> int | None:
