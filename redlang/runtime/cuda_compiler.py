@@ -189,7 +189,7 @@ class CudaCompiler:
                 choice.shape.exact,
                 tuple((p.plan, p.threads, p.across, p.matrix, p.classes) for p in first),
                 tuple(
-                    (is_chained(e, self.device), crowd(e, self.device))
+                    (is_chained(e, self.device), crowd(e, self.device), e.registers)
                     for r in choice.best
                     for e in r.estimates
                 ),
@@ -362,6 +362,8 @@ class CudaCompiler:
 
     def _leaner(self, text: Text, binary: Binary, expected: int) -> tuple[Text, Binary]:
         """Return a kernel of which an SM holds more blocks, if one spills nothing."""
+        if binary.assembly.spill_bytes:
+            return text, binary
         for other in leaner(text, binary.assembly.registers, expected, self.device):
             made = self._binary(other)
             if not made.assembly.spill_bytes:

@@ -24,7 +24,6 @@ BESIDE_STORES, BLOCKS = 24 * 1024, 3
 where few long rows are ahead of the others, they take 4 % longer (measured, not explained)."""
 BESIDE_MANY = 48 * 1024
 """The same where results do not stay in the L2 cache; it need not be enough for several blocks."""
-
 LINE, WIDE = 128, 16
 """Bytes that a prefetch brings, and bytes of a thread from which on it does not matter that its
 neighbours ask for the same line."""

@@ -273,11 +273,11 @@ def _load_pieces(
     every = list(pieces(own))
     if len(every) <= PREDICATES or not own.guards or any(guard.head for guard in own.guards):
         for piece in every:
-            yield piece, _loaded(builder, own, piece, hint, fill, given)
+            yield piece, _load_piece(builder, own, piece, hint, fill, given)
         return
     nothing, before = _filled(builder, own, fill), builder.block
     with builder.if_then(_some(builder, own, every, given)):
-        found = [_loaded(builder, own, piece, hint, fill, given) for piece in every]
+        found = [_load_piece(builder, own, piece, hint, fill, given) for piece in every]
         inside = builder.block
     joined = [[builder.phi(word.type) for word in words] for words in found]
     for phi, word in zip(itertools.chain(*joined), itertools.chain(*found), strict=True):
@@ -312,26 +312,16 @@ def _filled(builder: ir.IRBuilder, access: Access, fill: int) -> ir.Value:
     return builder.trunc(found, I8) if word is I8 else found
 
 
-def _loaded(
-    builder: ir.IRBuilder,
-    access: Access,
-    piece: Piece,
-    hint: str,
-    fill: int,
-    given: Sequence[ir.Value],
-) -> list[ir.Value]:
-    address, guards = access_arguments(builder, access, piece, given)
-    return _load_piece(builder, access, piece, hint, fill, [address, *guards])
-
-
 def _load_piece(
     builder: ir.IRBuilder,
     access: Access,
     piece: Piece,
     hint: str,
     fill: int,
-    arguments: Sequence[ir.Value],
+    values: Sequence[ir.Value],
 ) -> list[ir.Value]:
+    address, guards = access_arguments(builder, access, piece, values)
+    arguments = [address, *guards]
     word, words = word_type(access)
     register = _register(word)
     outputs = [f"${number}" for number in range(words)]
