@@ -15,7 +15,7 @@ from redlang.algebra.joint import joint
 from redlang.algebra.terms import View
 from redlang.ir import walk
 from redlang.ir.incremental import Combine, Commit, Each, Let, Partial, Step, Sweep
-from redlang.ir.program import Apply, Cast, Expr, Ref
+from redlang.ir.program import Apply, Cast, Expr, Index, Literal, Ref, Size
 from redlang.ir.types import Type
 
 
@@ -154,9 +154,14 @@ class _Sharing:
 
 def _worth(expr: Expr) -> bool:
     """Return whether `expr` costs more than a name for it."""
-    if isinstance(expr, Cast):
-        return expr.explicit or _worth(expr.operand)
-    return isinstance(expr, Apply)
+    match expr:
+        case Cast():
+            return expr.explicit or _worth(expr.operand)
+        case Apply("add" | "sub", (Index() | Size() | Literal(), Index() | Size() | Literal())):
+            # A place beside another one is spelled where it is used: it may be part of an address.
+            return False
+        case _:
+            return isinstance(expr, Apply)
 
 
 def _type(expr: Expr) -> Type:

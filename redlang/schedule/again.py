@@ -19,7 +19,8 @@ def suits(facts: Facts) -> bool:
     results = [facts.program.results[n] for n in nest.results]
     if along not in {*facts.swept, *facts.mapped} or all(along not in r.axes for r in results):
         return False
-    if any(access.size > WORD for access in facts.accesses if not access.written):
+    reads = [access for access in facts.accesses if not access.written]
+    if any(a.size > WORD or (a.gathered and along in a.axes) for a in reads):
         return False
     sweeps = (*nest.sweeps, *facts.used_inner)
     partial = [step for s in sweeps for step in s.update if isinstance(step, Partial)]

@@ -341,6 +341,9 @@ class Maker(Spreader):
         if len(threads.strips) != 1 or not self.moves_words(threads):
             return (0,)
         (axis,) = threads.strips
+        if any(a.gathered and axis in a.axes for a in self.facts.accesses):
+            # What is read at computed places waits for them, and whoever reads it waits for that.
+            return (0,)
         rounds = -(-self.facts.extent(axis) // tiles[axis])
         return tuple(ahead for ahead in AHEAD if 4 * ahead <= rounds)
 

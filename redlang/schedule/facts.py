@@ -13,7 +13,8 @@ from math import gcd, prod
 from redlang.ir import walk
 from redlang.ir.build import Builder
 from redlang.ir.incremental import Partial, Sweep
-from redlang.ir.program import Expr, Index, Load, Program, Reduce
+from redlang.ir.program import Expr, Load, Program, Reduce
+from redlang.schedule.accesses import Access, reads
 from redlang.schedule.contract import Product, split_product
 from redlang.schedule.nests import Nest
 from redlang.schedule.operations import COSTLY, EXTREME, ROOT, SPECIAL, operation, operators
@@ -35,31 +36,6 @@ class Layout:
 
     unit: Mapping[str, str | None]
     alignment: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """An array that a nest reads or writes.
-
-    Attributes:
-        array: Its name.
-        axes: The axes of the unit that the places depend on.
-        size: Bytes of an element.
-        whole: Bytes of the array at the class's extents.
-        unit: The axis along which neighbours are adjacent, or None.
-        alignment: As in `Layout`.
-        gathered: Whether it is read at computed places.
-        written: Whether it is written.
-    """
-
-    array: str
-    axes: tuple[str, ...]
-    size: int
-    whole: int
-    unit: str | None
-    alignment: int
-    gathered: bool = False
-    written: bool = False
 
 
 class Facts:
@@ -136,32 +112,16 @@ class Facts:
 
     @cached_property
     def accesses(self) -> tuple[Access, ...]:
-        """Every array that is read or written, each read once."""
-        found: dict[tuple[str, tuple[str, ...]], Access] = {}
-        for load in self._loads():
-            array = self.program.array(load.array)
-            plain = all(isinstance(part, Index) for part in load.subscripts)
-            axes = load.type.axes
-            places = dict(zip(array.axes, load.subscripts, strict=True))
-            unit = self.layout.unit.get(array.name)
-            part = places.get(unit or "")
-            found[array.name, axes] = Access(
-                array.name,
-                axes,
-                array.dtype.bytes,
-                self.size(axes) * array.dtype.bytes,
-                part.axis if isinstance(part, Index) else None,
-                self.layout.alignment.get(array.name, array.dtype.bytes),
-                gathered=not plain,
-            )
-        reads = [*found.values()]
+        """Every array that is read or written, each read at such places once."""
+        units, alignments = self.layout.unit, self.layout.alignment
+        found = [*reads(self._loads(), self.program.array, self.size, units, alignments)]
         for stage in self._imports():
             type_ = walk.definition_types(self.program)[stage]
             axes = type_.axes
             size = type_.dtype.bytes
             whole = self.size(axes) * size
-            reads.append(Access(stage, axes, size, whole, axes[-1] if axes else None, 16))
-        return (*reads, *self._stores())
+            found.append(Access(stage, axes, size, whole, axes[-1] if axes else None, 16))
+        return (*found, *self._stores())
 
     def _stores(self) -> Iterator[Access]:
         for number in self.nest.results:
@@ -252,9 +212,12 @@ class Facts:
         Where the adjacent axis is short and its whole extent is adjacent to the next one's
         elements, as in points of three coordinates, that is the next one.
         """
-        if access.unit is None or access.gathered:
+        if access.unit is None or access.unit not in access.axes:
             return None
-        place = access.axes.index(access.unit) if access.unit in access.axes else 0
+        if access.places == "any":
+            # The next row may be any.
+            return access.unit
+        place = access.axes.index(access.unit)
         while place > 0 and self.is_short(access.axes[place]):
             place -= 1
         return access.axes[place]
@@ -299,7 +262,7 @@ class Facts:
     @cached_property
     def _heaviest(self) -> Access | None:
         along = [a for a in self.accesses if self.run_axis(a) == self.vector]
-        return max(along, key=lambda a: (a.whole, not a.written), default=None)
+        return max(along, key=lambda a: (a.whole, not a.by_element, not a.written), default=None)
 
     def pointwise(self, name: str) -> Expr | None:
         """Return the expression of a pointwise definition; None for any other name."""
@@ -334,7 +297,7 @@ class Facts:
     @cached_property
     def bytes_read(self) -> float:
         """Bytes that must be read, each once."""
-        return sum(_moved(a) for a in self.accesses if not a.written)
+        return sum(a.moved for a in self.accesses if not a.written)
 
     @cached_property
     def bytes_written(self) -> float:
@@ -433,11 +396,6 @@ class Facts:
             count += 2 * len(sweep.states)
             count += sum(8 for e in step_expressions(sweep) if "exp" in operators(e))
         return count
-
-
-def _moved(access: Access) -> float:
-    """Return the bytes that reading an array moves; a gathered element moves a sector."""
-    return access.whole * (32 / access.size if access.gathered and access.unit is None else 1)
 
 
 def unique(axes: Iterable[str]) -> list[str]:

@@ -15,12 +15,13 @@ from math import ceil, log2, prod
 
 from redlang.ir import walk
 from redlang.schedule import traffic
+from redlang.schedule.accesses import Access
 from redlang.schedule.class_model import by_class
 from redlang.schedule.classes import class_parts
 from redlang.schedule.demand import BlockDemand
 from redlang.schedule.device import WARP, Device
 from redlang.schedule.estimates import BEGIN_US, SMOOTH, Estimate
-from redlang.schedule.facts import Access, Facts
+from redlang.schedule.facts import Facts
 from redlang.schedule.list_costs import lists_us
 from redlang.schedule.matrix_segments import segment_count
 from redlang.schedule.occupancy import occupancy
@@ -71,6 +72,8 @@ IDLE = 0.115
 """How much shows of the time in which the last wave of blocks leaves SMs without work."""
 UNEVEN = 0.4
 """How much shows of what SMs with one block more than others read more, where all run at once."""
+COLUMNS = 1.12
+"""What columns on chip cost that are stored again: few threads read much, then none reads."""
 CLUSTERED, IN_TURNS = 1.08, 1.15
 """What clusters cost more, whose blocks wait for the last of them; and where not all of them run at
 once: each begins when all its blocks have room."""
@@ -95,8 +98,8 @@ ENOUGH_BLOCKS = 3
 """The same for blocks whose rows lie in shared memory."""
 SM_GB_S = 194.0
 """Bytes that one SM moves in a nanosecond, when it has the memory to itself."""
-L2_SPEED = 3.8
-"""How much faster the L2 cache is than memory."""
+L2_SPEED, GATHERED = 3.8, 3.0
+"""How much faster the L2 cache is than memory, and how much slower than that at computed places."""
 
 
 def segments(part: Part, extents: Mapping[str, int], device: Device) -> int:
@@ -185,6 +188,8 @@ def estimate(part: Part, facts: Facts, device: Device) -> Estimate:
         total *= STRIPS * (STAGED if part.threads.ahead else 1.0)
         if shape.lanes() < part.threads.unit_threads:
             total *= 1 + LESS * max(0.0, log2(ENOUGH / max(1, shape.held)))
+    elif facts.vector in part.nest.base and shape.stores_again():
+        total *= COLUMNS
     if part.threads.blocks > 1:
         total *= CLUSTERED * (IN_TURNS if waves > 1 else 1.0)
     if part.across or shape.stores_again():
@@ -255,16 +260,15 @@ class _Shape:
         return sum(self._moved(access, resident) for access in self.facts.accesses)
 
     def _moved(self, access: Access, resident: int) -> float:
-        whole = float(access.whole)
+        # A table that the cache holds is read from memory once.
+        kept = access.gathered and access.table <= self.device.l2_bytes / 2
+        moved = (access.moved if kept else access.fetched) * self._waste(access)
+        return moved if access.written or kept else moved * self._reads(access, resident)
+
+    def _waste(self, access: Access) -> float:
         if access.gathered and access.unit is None:
-            return whole * 32 / access.size
-        if access.written:
-            return whole * traffic.waste(access, self.facts, self.part.threads)
-        return (
-            whole
-            * traffic.waste(access, self.facts, self.part.threads)
-            * self._reads(access, resident)
-        )
+            return 1.0
+        return traffic.waste(access, self.facts, self.part.threads)
 
     def _reads(self, access: Access, resident: int) -> float:
         """Return how often an array is read: once more where a map follows a streamed sweep."""
@@ -279,11 +283,12 @@ class _Shape:
         return passes
 
     def asked(self) -> float:
-        """Return the bytes that the blocks of a map ask for or store."""
+        """Return the bytes that blocks ask for or store: of a map, or at computed places."""
         threads = self.part.threads
-        if self.kind != "map":
-            return 0.0
-        return float(traffic.asked(self.facts, threads) * self.blocks * threads.units)
+        if self.kind == "map":
+            return float(traffic.asked(self.facts, threads) * self.blocks * threads.units)
+        gathered = [a for a in self.facts.accesses if a.places == "any"]
+        return GATHERED * sum(a.fetched * self._waste(a) for a in gathered)
 
     def lines(self) -> float:
         """Return the lines of the cache that warps touch, which an SM looks up one a clock."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from redlang.ir.incremental import Sweep
 from redlang.ir.program import Program
 from redlang.ir.spread import spreads
+from redlang.schedule.narrow_stages import apart
 from redlang.schedule.short_axes import joined_sweeps, shared_axes
 from redlang.schedule.uses import Uses, step_expressions
 
@@ -80,6 +81,9 @@ def find_nests(
             axis goes to memory, unless it spreads.
         narrow: Whether units have those of the axes `nested` whole that much work lacks.
     """
+    sweeps = apart(
+        Uses(program, sweeps), sweeps, lambda a: a in wide if nested is None else a not in nested
+    )
     uses = Uses(program, sweeps)
     spread = {id(s) for s in sweeps if any(spreads(uses.definitions, x) for x in s.stages)}
     long = {id(s) for s in sweeps if nested is not None and not nested.issuperset(s.axes)}

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from redlang.ir import walk
 from redlang.ir.incremental import Sweep
-from redlang.ir.program import Apply, Expr, Load, Ref
+from redlang.ir.program import Apply, Expr, Index, Load, Ref
 from redlang.schedule.uses import Uses
 
 LITTLE = 4
@@ -20,18 +20,29 @@ LITTLE = 4
 def shared_axes(uses: Uses, sweep: Sweep, short: frozenset[str]) -> frozenset[str]:
     """Return the short axes of a sweep's stages that much of its work on elements lacks."""
     axes = uses.all_axes(sweep) & short - set(sweep.axes)
-    nodes = list(_elements(uses, sweep)) if axes else []
+    nodes = list(elements(uses, sweep)) if axes else []
     return frozenset(a for a in axes if _is_shared(a, nodes))
 
 
 def _is_shared(axis: str, nodes: Sequence[Apply | Load]) -> bool:
-    """Say whether much work lacks an axis, or all that is read from memory does."""
+    """Say whether much work lacks an axis, or all that is read from memory does.
+
+    So it is for the coordinates of points, which lie side by side: a thread has whole points.
+    """
     lacking = [node for node in nodes if axis not in node.type.axes]
     loads = [node for node in nodes if isinstance(node, Load)]
-    return len(lacking) - len(loads) > LITTLE or (bool(loads) and set(loads) <= set(lacking))
+    if len(lacking) - len(loads) > LITTLE or not loads:
+        return len(lacking) - len(loads) > LITTLE
+    return set(loads) <= set(lacking) or all(_ends_in(load, axis) for load in loads)
 
 
-def _elements(uses: Uses, sweep: Sweep) -> Iterator[Apply | Load]:
+def _ends_in(load: Load, axis: str) -> bool:
+    """Say whether an axis is the last one of an array: neighbours along it are adjacent, mostly."""
+    last = load.subscripts[-1]
+    return isinstance(last, Index) and last.axis == axis
+
+
+def elements(uses: Uses, sweep: Sweep) -> Iterator[Apply | Load]:
     """Yield what is read and computed of each element of a sweep, in sweeps inside of it too."""
     todo: list[Expr] = []
     swept, seen = set(sweep.axes), set[str](sweep.stages)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from math import log2, prod
 
-from redlang.schedule.facts import Access, Facts
+from redlang.schedule.accesses import SECTOR, Access
+from redlang.schedule.facts import Facts
 from redlang.schedule.threads import ThreadPlan
 
 FAR_ROWS = 51
@@ -14,7 +15,7 @@ FAR_SHARE = 0.084
 HALF = 1.09
 """What runs of one sector cost over those of two: memory is read by 64 bytes. As much again costs a
 tile whose rows are shorter than a line of the L2 cache."""
-SECTOR, LINE = 32, 128
+LINE = 128
 WARP_BITS = 5
 
 
@@ -34,10 +35,12 @@ def lines(access: Access, facts: Facts, threads: ThreadPlan) -> float:
     """Return the lines that warps touch in an array: as many in each access as it has rows."""
     along = facts.run_axis(access)
     if along is None or along not in access.axes:
-        return access.whole / access.size
+        return access.times * access.whole / access.size
     lanes = 1 << sum(bit < WARP_BITS for bit in threads.bits(along))
-    run = lanes * threads.spread(along).width * _adjacent(access, facts, along)
-    return access.whole / max(1, min(run, LINE))
+    width = threads.spread(along).width
+    run = lanes * width * _adjacent(access, facts, along)
+    pieces = access.times * (width if access.by_element else 1)
+    return pieces * access.whole / max(1, min(run, LINE))
 
 
 def asked(facts: Facts, threads: ThreadPlan) -> int:

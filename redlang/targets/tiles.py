@@ -46,9 +46,10 @@ from redlang.targets.ptx.barriers import (
 )
 from redlang.targets.ptx.calls import body_of, call, function, results_of
 from redlang.targets.ptx.columns import columns
-from redlang.targets.ptx.convert import COMPUTE_CODES, STORAGE_BITS, rounding
+from redlang.targets.ptx.convert import rounding
 from redlang.targets.ptx.cp_async import pieces_arrived, pieces_commit
 from redlang.targets.ptx.elementary import exp, exp2, fma, maximum, minimum, rsqrt
+from redlang.targets.ptx.gathers import gather, near
 from redlang.targets.ptx.inline import (
     Typed,
     Values,
@@ -213,44 +214,6 @@ def constants(numbers: Sequence[int]) -> Word:
     return define("constants", tile_type("f32", len(numbers)), (), generate)
 
 
-def gather(
-    dtype: str,
-    count: int,
-    *,
-    width: int = 1,
-    place: int = 1,
-    guarded: bool = False,
-    native_f8: bool = True,
-) -> Word:
-    """Return a function that loads `count` elements: (address of the first, tile of offsets).
-
-    Args:
-        dtype: Storage type of the elements.
-        count: How many a thread loads.
-        width: How many elements of the tile, `place` apart, are neighbours in memory.
-        place: Elements of the tile between two such.
-        guarded: Whether there is a third argument, the number of elements that exist (i32): where
-            there is none, nothing is read, and zeros are returned.
-        native_f8: Whether the device converts f8 by an instruction.
-    """
-    size = ir.Constant(LLVM_TYPES["i64"], STORAGE_BITS[dtype] // 8)
-    guards = (Guard("any"),) if guarded else ()
-    piece = load(Access(dtype, width, guards=guards), hint="keep", native_f8=native_f8)
-
-    def generate(builder: ir.IRBuilder, values: Values) -> Values:
-        base, tile, *some = values
-        offsets = unpack(builder, tile, count)
-        found: dict[int, ir.Value] = {}
-        for first in (i for i in range(count) if i // place % width == 0):
-            at = builder.add(base, builder.mul(offsets[first], size))
-            elements = unpack(builder, piece.emit(builder, at, *some), width)
-            found |= {first + number * place: e for number, e in enumerate(elements)}
-        return pack(builder, [found[i] for i in range(count)])
-
-    kinds = ["i64", tile_type("i64", count), *(["i32"] if guarded else [])]
-    return define("gather", tile_type(COMPUTE_CODES[dtype], count), kinds, generate)
-
-
 _I64_2 = ("i64", "i64")
 
 
@@ -408,6 +371,7 @@ __all__ = [
     "maximum",
     "minimum",
     "named_barrier",
+    "near",
     "packed_key_bf16",
     "packed_key_f16",
     "pieces_arrived",

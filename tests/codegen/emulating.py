@@ -819,6 +819,18 @@ class Tiles(Keys):
     def inside(self, reaches):
         return lambda left: packed([Lanes(np.asarray(left) > reach) for reach in reaches])
 
+    def near(self, reaches, distance, width=1):
+        def call(left, back=-(1 << 30)):
+            ends = lanes_of(back), lanes_of(left) - width
+            return packed(
+                [
+                    Lanes(np.clip(reach // width * width + distance, *ends) + reach % width)
+                    for reach in reaches
+                ]
+            )
+
+        return call
+
     def filled(self, code, count):
         return lambda value: packed([typed(code, value)] * count)
 
@@ -898,7 +910,8 @@ class Tiles(Keys):
 
         return call
 
-    def gather(self, dtype, count, width=1, place=1, guarded=False, native_f8=True):
+    def gather(self, dtype, count, width=1, place=1, guarded=False, hint="keep", native_f8=True):
+        del hint
         kind = np.dtype(STORED[dtype])
         compute = computed(dtype)
 

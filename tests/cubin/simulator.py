@@ -404,8 +404,8 @@ class Tiles(Keys):
 
         return stored
 
-    def gather(self, dtype, count, width=1, place=1, guarded=False, native_f8=True):
-        del native_f8
+    def gather(self, dtype, count, width=1, place=1, guarded=False, hint="keep", native_f8=True):
+        del hint, native_f8
         size = STORAGE[dtype].itemsize
 
         def gathered(base, offsets, some=1):
@@ -422,6 +422,18 @@ class Tiles(Keys):
 
     def inside(self, reaches):
         return lambda left: self.tile([lanes(np.asarray(left) > reach) for reach in reaches])
+
+    def near(self, reaches, distance, width=1):
+        def places(left, back=-(1 << 30)):
+            ends = np.asarray(back, np.int64), np.asarray(left, np.int64) - width
+            return self.tile(
+                [
+                    lanes(np.clip(reach // width * width + distance, *ends) + reach % width)
+                    for reach in reaches
+                ]
+            )
+
+        return places
 
     def indices(self, code, reaches):
         return lambda first: self.tile(

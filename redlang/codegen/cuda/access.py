@@ -13,10 +13,11 @@ from math import gcd
 
 from redlang.codegen.arguments import Extent, Stride
 from redlang.codegen.cuda.frame import CODES, Frame, Memory, Value
-from redlang.codegen.cuda.gathers import clamped, neighbours, plus
+from redlang.codegen.cuda.gathers import clamped, near, neighbours, plus
 from redlang.codegen.cuda.kernel_text import Address
 from redlang.codegen.cuda.values import Operands, Values
 from redlang.ir.program import Expr, Index, Literal, Load, Ref
+from redlang.ir.shifts import shift
 from redlang.ir.types import I64, DType, Type, compute_type
 from redlang.schedule.device import WARP
 
@@ -160,19 +161,31 @@ class Accesses:
         return ", native_f8=False" if portable else ""
 
     def _gather(self, expr: Load, memory: Memory, depth: int) -> Value:
-        """Load at computed places; a place outside its axis reads the first element, if any."""
+        """Load at computed places; a place outside its axis reads another element, if any."""
         frame = self.frame
-        axes = expr.type.axes
-        tile = frame.tile_axes(axes)
+        tile = frame.tile_axes(expr.type.axes)
+        widest = min(WIDEST, self._alignment(memory)) // memory.dtype.bytes
+        width, apart = neighbours(frame, expr, memory, self._strides(memory), widest, tile)
         operands = Operands()
         offset: Expr = Literal(0, Type(I64))
+        # Where places are shifted indices, those of the thread's first element make the address.
+        origin: list[str] = []
         for subscript, axis in zip(expr.subscripts, memory.axes, strict=True):
-            extent = Ref(operands.name(Value(frame.parameter(Extent(axis)), (), "i64")), Type(I64))
             step = self._stride(memory, axis)
+            distance = shift(subscript, axis)
+            origin.append("" if distance is None else axis)
+            if distance is None:
+                extent = Value(frame.parameter(Extent(axis)), (), "i64")
+                place = self.values.operand_form(subscript, tile, operands)
+                place = clamped(place, Ref(operands.name(extent), Type(I64)))
+            elif distance or not (frame.is_whole(axis) and frame.spread(axis).count == 1):
+                own = width if self._strides(memory).get(axis) == 1 else 1
+                place = near(frame, axis, distance, own, operands)
+            else:
+                continue
             if not step.isdigit():
                 step = operands.name(Value(step, (), "i64"))
-            place = self.values.operand_form(subscript, tile, operands)
-            offset = plus(offset, clamped(place, extent), step)
+            offset = plus(offset, place, step)
         text, setting = self.values.spelled([offset], operands)
         (place_value,) = self.values.mapped(
             "offset", ["i64"], setting.lines, text, operands, tile, depth
@@ -181,12 +194,10 @@ class Accesses:
         # Threads without elements run along, and an empty array may have no memory at all.
         maybe_none = [a for a in memory.axes if frame.classes.multiple(a) == 1]
         guarded = ", guarded=True" if maybe_none else ""
-        widest = min(WIDEST, self._alignment(memory)) // memory.dtype.bytes
-        width, apart = neighbours(frame, expr, memory, self._strides(memory), widest, tile)
         run = f", width={width}, place={apart}" if width > 1 else ""
         options = f'"{memory.dtype.name}", {count}{run}{guarded}{self._f8(memory.dtype)}'
         make = frame.module.declare(f"gather_{memory.name}", f"t.gather({options})")
-        given = [frame.parameter(Address(memory.name)), place_value.text]
+        given = [self._address(memory, origin), place_value.text]
         if maybe_none:
             given.append(self._existing(maybe_none))
         text_ = f"{make}({', '.join(given)})"
@@ -386,8 +397,11 @@ class Accesses:
         inner = memory.axes[memory.axes.index(axis) + 1 :]
         return " * ".join(self.frame.parameter(Extent(a)) for a in inner)
 
-    def _address(self, memory: Memory, axes: list[str]) -> str:
-        """Return the address of the thread's first element, outer scopes' terms first."""
+    def _address(self, memory: Memory, axes: Sequence[str]) -> str:
+        """Return the address of the thread's first element, outer scopes' terms first.
+
+        Along a dimension whose axis is empty, that is the first element of all.
+        """
         frame = self.frame
         size = memory.dtype.bytes
         terms = sorted(
@@ -396,7 +410,7 @@ class Accesses:
                 for axis, step in zip(
                     axes, (self._stride(memory, axis) for axis in memory.axes), strict=True
                 )
-                if axis not in frame.slots
+                if axis and axis not in frame.slots
             ),
             key=lambda term: term[0],
         )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import gcd
 
-from redlang.codegen.cuda.frame import Frame, Memory
-from redlang.ir.program import Apply, Expr, Index, Literal, Load, Ref
-from redlang.ir.types import BOOL, I64, Type
+from redlang.codegen.cuda.frame import Frame, Memory, Value
+from redlang.codegen.cuda.values import Operands
+from redlang.ir.program import Apply, Cast, Expr, Index, Literal, Load, Ref
+from redlang.ir.types import BOOL, I64, U64, Type
 
 
 def plus(offset: Expr, place: Expr, step: str) -> Expr:
@@ -22,9 +23,35 @@ def plus(offset: Expr, place: Expr, step: str) -> Expr:
 def clamped(place: Expr, extent: Expr) -> Expr:
     """Return a place, or 0 if it lies outside of its axis."""
     zero = Literal(0, Type(I64))
-    above = Apply("ge", (place, zero), Type(BOOL))
-    below = Apply("lt", (place, extent), Type(BOOL))
-    return Apply("where", (Apply("and", (above, below), Type(BOOL)), place, zero), Type(I64))
+    # As an unsigned number, a place before the first one lies far behind the last.
+    inside = Apply("lt", (_unsigned(place), _unsigned(extent)), Type(BOOL))
+    return Apply("where", (inside, place, zero), Type(I64))
+
+
+def _unsigned(number: Expr) -> Expr:
+    return Cast(number, U64, Type(U64), explicit=False)
+
+
+def near(frame: Frame, axis: str, distance: int, width: int, operands: Operands) -> Expr:
+    """Return how far shifted places lie from the thread's first index, and inside of their axis.
+
+    Args:
+        frame: The kernel's frame.
+        axis: The axis.
+        distance: How much further on than the indices they lie.
+        width: How many neighbours along the axis are read at once.
+        operands: Takes what the places are made of.
+    """
+    reaches = frame.spread(axis).reaches
+    if distance == 0 and frame.is_whole(axis):
+        make = frame.module.declare(f"{axis}_reaches", f't.indices("i64", {reaches})')
+        text = f"{make}(i64(0))"
+    else:
+        run = f", {width}" if width > 1 else ""
+        make = frame.module.declare(f"{axis}_near", f"t.near({reaches}, {distance}{run})")
+        back = [f"t.clamped(i64(0) - {frame.place(axis)})"] if distance < 0 else []
+        text = f"{make}({', '.join([frame.left(axis), *back])})"
+    return Ref(operands.name(Value(text, frame.tile_axes([axis]), "i64")), Type(I64))
 
 
 def neighbours(

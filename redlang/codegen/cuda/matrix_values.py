@@ -39,6 +39,10 @@ class MatrixValues(Values):
         self.builder = Builder(frame.order)
         self.rows = {axis for axis, _ in frame.matrix.rows}
 
+    @staticmethod
+    def end_test(expr: Expr) -> None:
+        """Leave tests of places to what is known of whole tiles."""
+
     def _leaf(self, expr: Expr) -> Value | None:
         if not isinstance(expr, Ref):
             return super()._leaf(expr)

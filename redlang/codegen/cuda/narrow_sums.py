@@ -14,7 +14,7 @@ from redlang.ir.program import Apply, Cast, Expr, Literal, Load
 from redlang.ir.types import DType
 
 LARGEST = (1 << 31) - 1
-SHORT = 16
+SHORT, WORD = 16, 32
 """Bits of the stored integers whose sums and extremes may be found in 32 bits."""
 
 
@@ -24,8 +24,11 @@ def plain_folding(frame: Frame, statement: Fold) -> Folding:
     how = folding(statement.op, statement.types, element)
     if how.codes != ("i64",) or element.name != "i64" or statement.op not in ("sum", "max", "min"):
         return how
-    if statement.op != "sum" and _turns_sign(statement.values[0]):
-        return how
+    if statement.op != "sum":
+        if _turns_sign(statement.values[0]):
+            return how
+        if _is_word(frame, statement.values[0]) and _has_elements(frame, statement):
+            return _in_words(how, statement.op)
     largest = magnitude(frame, statement.values[0])
     terms = prod(frame.spread(axis).extent for axis in statement.over)
     if largest is None or largest * (terms if statement.op == "sum" else 1) >= LARGEST:
@@ -43,6 +46,20 @@ def _turns_sign(expr: Expr) -> bool:
         isinstance(node, Apply) and node.op in ("neg", "abs", "sub", "mul")
         for node in walk.nodes(expr)
     )
+
+
+def _is_word(frame: Frame, expr: Expr) -> bool:
+    """Tell whether a value is what an array stores in 32 bits with a sign."""
+    while isinstance(expr, Cast) and expr.to.kind == "int" and expr.to.bits >= WORD:
+        expr = expr.operand
+    dtype = frame.memories[expr.array].dtype if isinstance(expr, Load) else None
+    return dtype is not None and (dtype.kind, dtype.bits) == ("int", WORD)
+
+
+def _has_elements(frame: Frame, statement: Fold) -> bool:
+    """Tell whether something takes part in any case: what an axis is a multiple of, it has."""
+    whole = statement.condition is None
+    return whole and all(frame.classes.multiple(axis) > 1 for axis in statement.over)
 
 
 def magnitude(frame: Frame, expr: Expr) -> int | None:
@@ -78,6 +95,18 @@ def _both(frame: Frame, exprs: Sequence[Expr], bound: Callable[[list[int]], int]
     found = [magnitude(frame, expr) for expr in exprs]
     known = [each for each in found if each is not None]
     return bound(known) if len(known) == len(found) else None
+
+
+def _in_words(how: Folding, op: str) -> Folding:
+    """Where something takes part, the neutral value may be one that elements have."""
+    return replace(
+        how,
+        codes=("i32",),
+        neutral=(f"i32({-LARGEST - 1 if op == 'max' else LARGEST})",),
+        lift=lambda value: ([], [f"to_i32({value})"]),
+        combine=lambda a, b: ([], [f"{op}imum({a}, {b})"]),
+        finish=lambda value: ([], [f"to_i64({value})"]),
+    )
 
 
 def _in_extremes(how: Folding, op: str) -> Folding:

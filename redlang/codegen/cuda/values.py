@@ -31,6 +31,7 @@ from redlang.ir.program import (
     Scalar,
     Size,
 )
+from redlang.ir.shifts import end_test
 from redlang.ir.types import DTYPES, F32, I64, DType, Type
 
 Loader = Callable[[Load | Ref, int], Value]
@@ -125,6 +126,8 @@ class Values:
                 value = self.loader(expr, depth)
             elif isinstance(expr, Index):
                 value = self._indices(expr.axis, depth)
+            elif (test := self.end_test(expr)) is not None:
+                value = self._inside(*test, depth)
             else:
                 value = self._computed(expr, depth, base)
             known[expr] = value
@@ -155,6 +158,25 @@ class Values:
         reaches = frame.spread(axis).reaches
         make = frame.module.declare(f"{axis}_indices", f't.indices("i64", {reaches})')
         return self.assign(f"{axis}_index", f"{make}({frame.place(axis)})", (axis,), "i64", depth)
+
+    @staticmethod
+    def end_test(expr: Expr) -> tuple[str, int, bool] | None:
+        """Return what is asked of a place near an index, as `ir.shifts` does."""
+        return end_test(expr)
+
+    def _inside(self, axis: str, distance: int, ends: bool, depth: int) -> Value:
+        """Tell of which elements places further on lie before the end, or behind the beginning."""
+        frame = self.frame
+        reaches = [reach + distance for reach in frame.spread(axis).reaches]
+        if ends:
+            test, room = f"t.inside({(*reaches,)})", frame.left(axis)
+        else:
+            test = f"t.inside({(*(-1 - reach for reach in reaches),)})"
+            room = f"t.clamped({frame.place(axis)})"
+        make = frame.module.declare(f"{axis}_test", test)
+        return self.assign(
+            f"{axis}_there", f"{make}({room})", frame.tile_axes([axis]), "bool", depth
+        )
 
     def assign(self, base: str, text: str, axes: tuple[str, ...], code: str, depth: int) -> Value:
         """Write `fresh variable = text` in the scope of a depth and return the variable."""
@@ -278,7 +300,8 @@ class Values:
             case Mask() | Fill():
                 raise InternalError("a mask in a normalised program")
             case Apply() | Cast():
-                if expr is not root and self._stands_alone(expr, tile):
+                alone = expr is not root and self._stands_alone(expr, tile)
+                if alone or self.end_test(expr) is not None:
                     return self.as_operand(expr, operands)
                 shared = self._shared_divisor(expr, root, tile, operands, done)
                 if shared is not None:

@@ -141,3 +141,12 @@ def pack(builder: ir.IRBuilder, elements: Sequence[ir.Value]) -> ir.Value:
     for number, element in enumerate(elements):
         tile = builder.insert_value(tile, element, number)
     return tile
+
+
+def unseen(builder: ir.IRBuilder, kind: ir.Type) -> ir.Value:
+    """Return a zero of which LLVM does not know that it is one, if registers hold the type."""
+    letter = REGISTER_LETTERS.get(kind)
+    if letter is None:
+        return ir.Constant(kind, None)
+    bits = 64 if kind in (I64, F64) else 16 if kind is I16 else 32
+    return asm(builder, kind, f"mov.b{bits} $0, 0;", f"={letter}", [])
