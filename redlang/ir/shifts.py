@@ -5,7 +5,11 @@ x[m, n + 1?]    -->    x[m, minimum(n + 1, size(n) - 1)]    -->    a shift of 1 
 
 from __future__ import annotations
 
-from redlang.ir.program import Apply, Expr, Index, Literal, Size
+from collections.abc import Iterator
+from dataclasses import replace
+
+from redlang.ir.program import Apply, Cast, Expr, Index, Literal, Size
+from redlang.ir.types import U64, Type
 
 FAR = 1 << 20
 """Elements that a shifted place is less away: indices inside of a tile have 32 bits."""
@@ -18,15 +22,56 @@ def shift(place: Expr, axis: str) -> int | None:
         place: The subscript. One that the ends of the axis hold back counts, too.
         axis: The axis of the array that it is for.
     """
+    if isinstance(place, Index):
+        return 0 if place.axis == axis else None
+    held = held_back(place, axis)
+    return None if held is None else _moved(held[0], axis)
+
+
+def held_back(place: Expr, axis: str) -> tuple[Expr, bool] | None:
+    """Return a place on an axis before its ends held it back, and whether the first one did, too.
+
+    None is returned for any other place. What the first element does not hold back is behind it.
+    """
     match place:
-        case Index(own):
-            return 0 if own == axis else None
         case Apply("minimum", (moved, last)) if _is_last(last, axis):
-            return _moved(moved, axis)
+            return moved, False
         case Apply("clip", (moved, Literal(0), last)) if _is_last(last, axis):
-            return _moved(moved, axis)
+            return moved, True
         case _:
             return None
+
+
+def united(condition: Expr) -> Expr:
+    """Return a condition that asks once whether a place lies on its axis, not for either end.
+
+    0 <= i and i < size(n)    -->    u64(i) < u64(size(n))
+    """
+    parts = list(_conjuncts(condition))
+    for above in [part for part in parts if isinstance(part, Apply) and part.op == "ge"]:
+        for below in [part for part in parts if isinstance(part, Apply) and part.op == "lt"]:
+            place, size = below.arguments
+            asked = isinstance(size, Size) and above.arguments == (place, Literal(0, size.type))
+            if asked and end_test(above) is None:
+                # As an unsigned number, a place before the first one lies far behind the last.
+                sides = tuple(
+                    Cast(side, U64, Type(U64, side.type.axes), False) for side in (place, size)
+                )
+                parts[parts.index(above)] = replace(below, arguments=sides)
+                parts.remove(below)
+    first, *others = parts
+    for other in others:
+        axes = (*first.type.axes, *(a for a in other.type.axes if a not in first.type.axes))
+        first = Apply("and", (first, other), replace(condition.type, axes=axes))
+    return first
+
+
+def _conjuncts(condition: Expr) -> Iterator[Expr]:
+    if isinstance(condition, Apply) and condition.op == "and":
+        for part in condition.arguments:
+            yield from _conjuncts(part)
+    else:
+        yield condition
 
 
 def end_test(condition: Expr) -> tuple[str, int, bool] | None:

@@ -83,9 +83,10 @@ CALLS = (1.0, 0.93, 0.86)
 """Units of the calls of a class, of those that it is planned with."""
 JOINED = 11.3
 """Instructions of joining one value of a state to another thread's."""
-TAKEN, NARROW = 4, 0.07
-"""Elements that share the place and the tests of a load. Where so many could, each halving of them
-costs so much: where blocks share a unit, and where what is swept is stored again."""
+TAKEN, TAKEN_BYTES, NARROW = 4, 8, 0.18
+"""Elements that share the place and the tests of a load, and bytes that are worth an access. Where
+so many could, each halving costs so much: where blocks share a unit, and where what is swept is
+stored again."""
 BESIDE = 1.04
 """What a fold of one more value beside another costs."""
 BLOCK_US = 0.063
@@ -154,6 +155,7 @@ def estimate(part: Part, facts: Facts, device: Device) -> Estimate:
         "L2 cache": shape.asked() / (L2_SPEED * device.bandwidth_gb_s * 1e3),
         "one SM's memory": moved / max(1, shape.blocks) * per_sm / (SM_GB_S * 1e3),
         "arithmetic": max(arithmetic, pipes["arithmetic"], pipes["comparisons"]) * share
+        + shape.placing() / (4 * WARP * device.sms * device.clock_mhz) * share
         + (OVERHEAD + shape.joined()) * shape.warps() * per_sm / (4 * device.clock_mhz)
         + shape.states_us() * per_sm
         + LISTED
@@ -290,6 +292,11 @@ class _Shape:
         gathered = [a for a in self.facts.accesses if a.places == "any"]
         return GATHERED * sum(a.fetched * self._waste(a) for a in gathered)
 
+    def placing(self) -> float:
+        """Return the instructions that find places near elements, or anywhere."""
+        facts, threads = self.facts, self.part.threads
+        return self._fill() * sum(traffic.placing(a, facts, threads) for a in facts.accesses)
+
     def lines(self) -> float:
         """Return the lines of the cache that warps touch, which an SM looks up one a clock."""
         return sum(traffic.lines(a, self.facts, self.part.threads) for a in self.facts.accesses)
@@ -365,11 +372,14 @@ class _Shape:
         return JOINED * words * states * self.columns() * partners
 
     def halvings(self) -> float:
-        """Return by what power of two a thread reads fewer elements at once than it may."""
-        vector = self.facts.vector
+        """Return by what power of two a thread moves less at once than it may."""
+        facts, vector = self.facts, self.facts.vector
         if vector is None:
             return 0.0
-        return max(0.0, log2(min(TAKEN, self.facts.width) / self.part.threads.spread(vector).width))
+        width = self.part.threads.spread(vector).width
+        sizes = [a.size for a in facts.accesses if facts.run_axis(a) == vector]
+        enough = max(TAKEN, TAKEN_BYTES // min(sizes, default=TAKEN_BYTES))
+        return max(0.0, log2(min(enough, facts.width) / width))
 
     def columns(self) -> int:
         """Return how many units' elements a thread holds side by side."""
@@ -395,7 +405,9 @@ class _Shape:
             # What a round waits for was asked for so many rounds ago.
             rounds = waits * max(body, MEMORY_US / ahead) + MEMORY_US
         else:
-            rounds = waits * (MEMORY_US + body)
+            # What is read at places that are read waits for these.
+            reads = 1 + any(a.places == "any" for a in self.facts.accesses)
+            rounds = waits * (MEMORY_US * reads + body)
         return (rounds + self.folds_us()) * crowd + merge
 
     def _operations(self) -> float:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import log2, prod
 
-from redlang.schedule.accesses import SECTOR, Access
+from redlang.schedule.accesses import SECTOR, Access, Places
 from redlang.schedule.facts import Facts
 from redlang.schedule.threads import ThreadPlan
 
@@ -17,6 +18,8 @@ HALF = 1.09
 tile whose rows are shorter than a line of the L2 cache."""
 LINE = 128
 WARP_BITS = 5
+PLACING: Mapping[Places, int] = {"own": 0, "near": 4, "any": 20}
+"""Instructions that find where a piece is read."""
 
 
 def waste(access: Access, facts: Facts, threads: ThreadPlan) -> float:
@@ -41,6 +44,13 @@ def lines(access: Access, facts: Facts, threads: ThreadPlan) -> float:
     run = lanes * width * _adjacent(access, facts, along)
     pieces = access.times * (width if access.by_element else 1)
     return pieces * access.whole / max(1, min(run, LINE))
+
+
+def placing(access: Access, facts: Facts, threads: ThreadPlan) -> float:
+    """Return the instructions that find where an array is read."""
+    along = facts.run_axis(access)
+    width = 1 if along is None or access.by_element else threads.spread(along).width
+    return PLACING[access.places] * access.times * access.whole / access.size / width
 
 
 def asked(facts: Facts, threads: ThreadPlan) -> int:

@@ -7,13 +7,14 @@ read at computed places is gathered element by element.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
 
 from redlang.codegen.arguments import Extent, Stride
 from redlang.codegen.cuda.frame import CODES, Frame, Memory, Value
-from redlang.codegen.cuda.gathers import clamped, near, neighbours, plus
+from redlang.codegen.cuda.gathers import inside, near, neighbours, plus
 from redlang.codegen.cuda.kernel_text import Address
 from redlang.codegen.cuda.values import Operands, Values
 from redlang.ir.program import Expr, Index, Literal, Load, Ref
@@ -22,6 +23,8 @@ from redlang.ir.types import I64, DType, Type, compute_type
 from redlang.schedule.device import WARP
 
 WIDEST = 16
+SHORT_PLACES = 1 << 31
+"""Extent up to which the places of an axis have 31 bits."""
 
 
 @dataclass(slots=True)
@@ -175,9 +178,10 @@ class Accesses:
             distance = shift(subscript, axis)
             origin.append("" if distance is None else axis)
             if distance is None:
-                extent = Value(frame.parameter(Extent(axis)), (), "i64")
-                place = self.values.operand_form(subscript, tile, operands)
-                place = clamped(place, Ref(operands.name(extent), Type(I64)))
+                extent = operands.name(Value(frame.parameter(Extent(axis)), (), "i64"))
+                short = frame.classes.limits.get(axis, SHORT_PLACES + 1) <= SHORT_PLACES
+                form = functools.partial(self.values.operand_form, tile=tile, operands=operands)
+                place = inside(subscript, axis, Ref(extent, Type(I64)), short, form)
             elif distance or not (frame.is_whole(axis) and frame.spread(axis).count == 1):
                 own = width if self._strides(memory).get(axis) == 1 else 1
                 place = near(frame, axis, distance, own, operands)

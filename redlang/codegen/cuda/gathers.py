@@ -2,34 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import gcd
 
 from redlang.codegen.cuda.frame import Frame, Memory, Value
 from redlang.codegen.cuda.values import Operands
 from redlang.ir.program import Apply, Cast, Expr, Index, Literal, Load, Ref
-from redlang.ir.types import BOOL, I64, U64, Type
+from redlang.ir.shifts import held_back
+from redlang.ir.types import BOOL, I64, U32, U64, DType, Type
+
+Form = Callable[[Expr], Expr]
+"""From an expression to one over operands."""
 
 
 def plus(offset: Expr, place: Expr, step: str) -> Expr:
     """Return an offset further on along an axis."""
     factor: Expr = Literal(int(step), Type(I64)) if step.isdigit() else Ref(step, Type(I64))
+    place = place if place.type.dtype is I64 else Cast(place, I64, Type(I64), explicit=False)
     term = Apply("mul", (place, factor), Type(I64))
     if isinstance(offset, Literal):
         return term
     return Apply("add", (offset, term), Type(I64))
 
 
-def clamped(place: Expr, extent: Expr) -> Expr:
-    """Return a place, or 0 if it lies outside of its axis."""
-    zero = Literal(0, Type(I64))
+def inside(place: Expr, axis: str, extent: Expr, short: bool, form: Form) -> Expr:
+    """Return a place if it lies on its axis, and some other place there if it does not.
+
+    Places that the ends of the axis hold back are held there. All others are not meant.
+
+    Args:
+        place: A subscript.
+        axis: The axis.
+        extent: Its extent, an operand.
+        short: Whether places have 32 bits.
+        form: From a part of the subscript to operands.
+    """
+    code = U32 if short else I64
+    held = held_back(place, axis)
+    own = form(place if held is None else held[0])
+    first = _as(code, Literal(0, Type(I64)))
+    last = _as(code, Apply("sub", (extent, Literal(1, Type(I64))), Type(I64)))
+    beyond: Expr = first if held is None else last
+    if held is not None and held[1]:
+        before = Apply("lt", (own, Literal(0, Type(I64))), Type(BOOL))
+        beyond = Apply("where", (before, first, last), Type(code))
     # As an unsigned number, a place before the first one lies far behind the last.
-    inside = Apply("lt", (_unsigned(place), _unsigned(extent)), Type(BOOL))
-    return Apply("where", (inside, place, zero), Type(I64))
+    there = Apply("lt", (_as(U64, own), _as(U64, extent)), Type(BOOL))
+    return Apply("where", (there, _as(code, own), beyond), Type(code))
 
 
-def _unsigned(number: Expr) -> Expr:
-    return Cast(number, U64, Type(U64), explicit=False)
+def _as(dtype: DType, number: Expr) -> Expr:
+    return number if dtype is I64 else Cast(number, dtype, Type(dtype), explicit=False)
 
 
 def near(frame: Frame, axis: str, distance: int, width: int, operands: Operands) -> Expr:

@@ -19,6 +19,7 @@ from redlang.codegen.scalars import arithmetic
 from redlang.errors import InternalError
 from redlang.ir.loops import Combine, Fold
 from redlang.ir.program import Cast, Expr, Load
+from redlang.ir.shifts import united
 from redlang.ir.types import Type
 
 WARP_BITS = 5
@@ -145,7 +146,7 @@ class Folds:
         frame = self.frame
         exprs = [*statement.values]
         if statement.condition is not None:
-            exprs.append(statement.condition)
+            exprs.append(united(statement.condition))
         axes = {axis for expr in exprs for axis in expr.type.axes} | set(statement.over)
         tile = frame.tile_axes(axes)
         operands = Operands()
