@@ -42,6 +42,21 @@ def held_back(place: Expr, axis: str) -> tuple[Expr, bool] | None:
             return None
 
 
+def running(place: Expr, axis: str) -> frozenset[str]:
+    """Return the axes along which a place on an axis goes on by one element a step."""
+    held = held_back(place, axis)
+    match place if held is None else held[0]:
+        case Index(own):
+            return frozenset((own,))
+        case Apply("add", (first, second)):
+            ends = (running(first, axis), second), (running(second, axis), first)
+            return frozenset(a for found, other in ends for a in found if a not in other.type.axes)
+        case Apply("sub", (first, second)):
+            return running(first, axis) - {*second.type.axes}
+        case _:
+            return frozenset()
+
+
 def united(condition: Expr) -> Expr:
     """Return a condition that asks once whether a place lies on its axis, not for either end.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from redlang.ir.program import ArrayParam, Index, Load
-from redlang.ir.shifts import shift
+from redlang.ir.shifts import running, shift
 
 SECTOR = 32
 """Bytes that memory moves at least."""
@@ -28,6 +28,7 @@ class Access:
         alignment: As in `Layout`.
         places: Whether it is read at the indices of its axes, at shifts of them, or elsewhere.
         table: Bytes of the array, if less than what is asked for may be read from memory.
+        by_element: Whether neighbours are read one by one: they begin at any address.
         times: How many loads there are at such places.
         written: Whether it is written.
     """
@@ -40,6 +41,7 @@ class Access:
     alignment: int
     places: Places = "own"
     table: int = 0
+    by_element: bool = False
     times: int = 1
     written: bool = False
 
@@ -47,11 +49,6 @@ class Access:
     def gathered(self) -> bool:
         """Whether places are computed."""
         return self.places != "own"
-
-    @property
-    def by_element(self) -> bool:
-        """Whether neighbours are read one by one: they begin at any address."""
-        return self.places == "near" and self.alignment == self.size
 
     @property
     def fetched(self) -> float:
@@ -84,8 +81,8 @@ def reads(
     for load in dict.fromkeys(loads):
         array = arrays(load.array)
         name, bytes_, axes = array.name, array.dtype.bytes, load.type.axes
-        places, unit, alignment = _places(load, array, units.get(name))
-        alignment = alignment or alignments.get(name, bytes_)
+        places, unit, single = _places(load, array, units.get(name), size)
+        alignment = bytes_ if single else alignments.get(name, bytes_)
         known = found.get((name, axes, places))
         found[name, axes, places] = Access(
             name,
@@ -93,9 +90,10 @@ def reads(
             bytes_,
             size(axes) * bytes_,
             unit,
-            min(alignment, known.alignment) if known else alignment,
+            alignment,
             places,
             table=size(array.axes) * bytes_,
+            by_element=single or (known is not None and known.by_element),
             times=known.times + 1 if known else 1,
         )
     for (name, axes, places), access in found.items():
@@ -103,13 +101,16 @@ def reads(
         yield replace(access, table=0) if beside else access
 
 
-def _places(load: Load, array: ArrayParam, unit: str | None) -> tuple[Places, str | None, int]:
-    """Return where a load reads, along which axis neighbours lie, and their alignment if known."""
+def _places(
+    load: Load, array: ArrayParam, unit: str | None, size: Callable[[Iterable[str]], int]
+) -> tuple[Places, str | None, bool]:
+    """Return where a load reads, along which axis neighbours lie, and whether one by one."""
     parts = dict(zip(array.axes, load.subscripts, strict=True))
-    part = parts.get(unit or "")
-    along = part.axis if isinstance(part, Index) else None
+    place = parts.get(unit or "")
     if all(isinstance(part, Index) for part in load.subscripts):
-        return "own", along, 0
-    if any(shift(part, axis) is None for axis, part in parts.items()):
-        return "any", along, 0
-    return ("near", along, 0) if along is not None else ("near", unit, array.dtype.bytes)
+        return "own", place.axis if isinstance(place, Index) else None, False
+    near = all(shift(part, axis) is not None for axis, part in parts.items())
+    along = running(place, unit) if place is not None and unit is not None else frozenset[str]()
+    # A run along the longest of them is no shorter than any.
+    longest = max(sorted(along), key=lambda axis: size([axis]), default=None)
+    return "near" if near else "any", longest, not isinstance(place, Index)
