@@ -24,6 +24,9 @@ from redlang.schedule.uses import Uses, step_expressions
 SHORT = 16
 """Extent up to which a thread holds an axis whole beside another."""
 
+DOUBLE = 24
+"""Multiply-adds of f64 that a logarithm, a division and the like take."""
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -235,12 +238,16 @@ class Facts:
 
     @cached_property
     def points(self) -> frozenset[str]:
-        """The innermost axes of a map's arrays where these differ: points that become planes."""
+        """The innermost axes of a map's arrays where these differ: points that become planes.
+
+        Or where they are the same short axis, of which no power of two is whole: colours of pixels.
+        """
         if self.nest.sweeps:
             return frozenset()
         arrays = [a for a in self.accesses if len(a.axes) > 1 and not a.gathered]
         ends = frozenset(a.axes[-1] for a in arrays)
-        return ends if len(ends) > 1 else frozenset()
+        odd = frozenset(a for a in ends if (n := self.extents.get(a, SHORT - 1)) & (n - 1))
+        return ends if len(ends) > 1 else odd
 
     @cached_property
     def width(self) -> int:
@@ -375,7 +382,7 @@ class Facts:
         for op, is_double, axes in nodes:
             count = self.size(axes)
             if is_double:
-                double += count * (8 if op in SPECIAL or op in COSTLY else 1)
+                double += count * (DOUBLE if op in SPECIAL or op in COSTLY else 1)
             elif op in SPECIAL or op in COSTLY:
                 special += count * (SPECIAL.get(op) or COSTLY[op])
                 fma += ROOT * count if op == "sqrt" else 4 * count

@@ -178,7 +178,7 @@ def estimate(part: Part, facts: Facts, device: Device) -> Estimate:
     total = sum(t**power for t in terms.values()) ** (1 / power)
     waves = shape.blocks / (resident * device.sms)
     if not part.threads.ahead:
-        computed = max(terms["arithmetic"], terms["special functions"])
+        computed = max(terms[name] for name in ("arithmetic", "special functions", "double"))
         total += TOGETHER * computed / max(1.0, waves)
     total += IDLE * _idle(waves) * max(terms["memory"], terms["arithmetic"])
     if waves < 1 and shape.blocks >= device.sms:

@@ -260,6 +260,7 @@ def _as_tight(ranked: Ranked, refused: Ranked, spill_bytes: int) -> bool:
         and part.threads.registers <= other.threads.registers
         # Registers of a narrow piece need not lie side by side.
         and _width(part) >= _width(other)
+        and _held(part) >= _held(other)
         and ranked.estimates[0].registers >= refused.estimates[0].registers
     )
 
@@ -275,6 +276,11 @@ def _as_wide(plan: MatrixPlan | None, other: MatrixPlan | None) -> bool:
 def _order(ranked: Ranked) -> tuple[float, int]:
     """Order by time; of plans that are as good as equal, wide accesses first."""
     return round(ranked.time_us, 2), -max(map(_width, ranked.candidate.parts))
+
+
+def _held(part: Part) -> int:
+    """Return how many elements of a tile a thread has at most."""
+    return prod(spread.count for spread in part.threads.spreads)
 
 
 def _width(part: Part) -> int:
