@@ -480,6 +480,87 @@ class Affine:
 )
 
 
+def _changes_reference(x):
+    (x,) = _double(x)
+    ahead = np.diff(x, axis=1)
+    bend = x[:, 4:] - 2 * x[:, 2:-2] + x[:, :-4]
+    return (
+        (ahead**2).mean(axis=1),
+        bend.sum(axis=1),
+        ((x[:, 1:] > 0) != (x[:, :-1] > 0)).sum(axis=1),
+    )
+
+
+CHANGES = Kernel(
+    "changes",
+    '''
+def changes(x: "m n") -> ("m", "m", "m"):
+    """Mean square change, summed bend, and changes of sign along rows: neighbours of elements."""
+    ahead = x[m, n + 1] - x
+    bend = x[m, n + 2] - 2 * x + x[m, n - 2]
+    return mean[n](ahead * ahead), sum[n](bend), count[n]((x > 0) != (x[m, n + 1] > 0))
+''',
+    lambda rng: {"x": _normal(rng, 5, 131)},
+    _changes_reference,
+)
+
+
+def _nearest_reference(x, near):
+    (x,) = _double(x)
+    there = (near >= 0) & (near < len(x))
+    rows = np.where(there[..., None], x[np.where(there, near, 0)], -9)
+    return (rows.max(axis=1),)
+
+
+NEAREST = Kernel(
+    "nearest",
+    '''
+def nearest(x: "v d", near: "i64[m l]") -> "m d":
+    """Largest of some rows of a table, element by element; -9 for a row that is not there."""
+    return max[l](fill(x[near, d], -9))
+''',
+    lambda rng: {"x": _normal(rng, 19, 33), "near": rng.integers(-2, 21, (23, 6))},
+    _nearest_reference,
+)
+
+
+def _weighted_reference(x, w):
+    x, w = _double(x, np.abs(w))
+    mean = (x * w).sum(axis=1) / w.sum()
+    return mean, ((x - mean[:, None]) ** 2 * w).sum(axis=1) / w.sum()
+
+
+WEIGHTED = Kernel(
+    "weighted",
+    '''
+def weighted(x: "m n", w: "n") -> ("m", "m"):
+    """Weighted mean and variance of rows; all rows have the same weights, and their sum."""
+    z = sum[n](abs(w))
+    mu = sum[n](abs(w) * x) / z
+    return mu, sum[n](abs(w) * (x - mu) ** 2) / z
+''',
+    lambda rng: {"x": _normal(rng, 577, 21), "w": _normal(rng, 21)},
+    _weighted_reference,
+)
+
+
+def _pixels_reference(x):
+    (x,) = _double(x)
+    return x.mean(axis=(1, 2)), x.max(axis=(1, 2))
+
+
+PIXELS = Kernel(
+    "pixels",
+    '''
+def pixels(x: "b h w c") -> ("b c", "b c"):
+    """Mean and largest colour of images: three neighbours in memory, each with a result."""
+    return mean[h, w](x), max[h, w](x)
+''',
+    lambda rng: {"x": _normal(rng, 4, 7, 13, 3)},
+    _pixels_reference,
+)
+
+
 CORPUS: dict[str, Kernel] = {
     kernel.name: kernel
     for kernel in (
@@ -495,7 +576,7 @@ CORPUS: dict[str, Kernel] = {
             FLAGS,
             PRODUCT,
         ),
-        *(DIVERGENCE, RECURRENCE),
+        *(DIVERGENCE, RECURRENCE, CHANGES, NEAREST, WEIGHTED, PIXELS),
     )
 }
 

@@ -44,10 +44,11 @@ def held_back(place: Expr, axis: str) -> tuple[Expr, bool] | None:
 
 def running(place: Expr, axis: str) -> frozenset[str]:
     """Return the axes along which a place on an axis goes on by one element a step."""
-    held = held_back(place, axis)
-    match place if held is None else held[0]:
+    match place:
         case Index(own):
             return frozenset((own,))
+        case Apply("minimum" | "clip", (moved, *_)):
+            return running(moved, axis)
         case Apply("add", (first, second)):
             ends = (running(first, axis), second), (running(second, axis), first)
             return frozenset(a for found, other in ends for a in found if a not in other.type.axes)

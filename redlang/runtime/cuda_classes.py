@@ -57,6 +57,7 @@ class Known:
             self._limits(part),
             native_f8=_order(self.device.capability) >= (8, 9),
             results=self._results(),
+            filled=frozenset(axis for axis, extent in self.extents.items() if extent),
         )
 
     def key(self, part: Part) -> tuple[object, ...]:
@@ -68,7 +69,8 @@ class Known:
         )
         multiples = tuple(sorted(known.multiples.items()))
         limits, pointed = sorted(known.limits.items()), sorted(self.arrays.pointed.items())
-        return arrays, multiples, tuple(limits), known.native_f8, known.results, *pointed
+        empty = tuple(sorted(set(self.extents) - known.filled))
+        return arrays, multiples, tuple(limits), known.native_f8, known.results, empty, *pointed
 
     def _results(self) -> Results:
         extents = dict(self.shape.extents)

@@ -13,17 +13,27 @@ from math import gcd, prod
 from redlang.ir import walk
 from redlang.ir.build import Builder
 from redlang.ir.incremental import Partial, Sweep
-from redlang.ir.program import Expr, Load, Program, Reduce
+from redlang.ir.program import Cast, Expr, Index, Load, Program, Reduce
 from redlang.schedule.accesses import Access, reads
 from redlang.schedule.contract import Product, split_product
 from redlang.schedule.nests import Nest
-from redlang.schedule.operations import COSTLY, EXTREME, ROOT, SPECIAL, operation, operators
+from redlang.schedule.operations import (
+    COSTLY,
+    EXTREME,
+    ROOT,
+    SPECIAL,
+    TURNS,
+    operation,
+    operators,
+)
 from redlang.schedule.roofline import Work
 from redlang.schedule.uses import Uses, step_expressions
 
 SHORT = 16
 """Extent up to which a thread holds an axis whole beside another."""
 
+WIDE = 5
+"""Instructions of an extreme in 64 bits."""
 DOUBLE = 24
 """Multiply-adds of f64 that a logarithm, a division and the like take."""
 
@@ -328,6 +338,11 @@ class Facts:
         return max([1, *sizes, *(self.size(access.axes) for access in self.accesses)])
 
     @cached_property
+    def turns(self) -> int:
+        """Sines and cosines of elements."""
+        return sum(self.size(axes) for op, _, axes in self._element_nodes() if op in TURNS)
+
+    @cached_property
     def _together(self) -> tuple[tuple[str, ...], ...]:
         """The axes of each array and of each operation on elements."""
         axes = {axes for _, _, axes in self._element_nodes()}
@@ -356,7 +371,7 @@ class Facts:
                 if isinstance(step, Partial):
                     axes = {a for value in step.values for a in value.type.axes} | {*sweep.axes}
                     double = any(t.dtype.name == "f64" for t in step.types)
-                    rounds = 12 if step.k else 2 if "arg" in step.op else 1
+                    rounds = 12 if step.k else 2 if "arg" in step.op else _rounds(step)
                     op = "add" if step.op in ("sum", "mantissa", "count") else "max"
                     found += [(op, double, tuple(axes))] * rounds
         return found
@@ -403,6 +418,15 @@ class Facts:
             count += 2 * len(sweep.states)
             count += sum(8 for e in step_expressions(sweep) if "exp" in operators(e))
         return count
+
+
+def _rounds(step: Partial) -> int:
+    """Return the comparisons of an extreme: whole numbers that may be any take several."""
+    value = step.values[0]
+    while isinstance(value, Cast):
+        value = value.operand
+    word = isinstance(value, Load | Index) or value.type.dtype.name != "i64"
+    return 1 if word or step.op not in ("max", "min") else WIDE
 
 
 def unique(axes: Iterable[str]) -> list[str]:

@@ -48,7 +48,7 @@ LESS = 0.045
 """What each halving of them costs."""
 PART_US = 0.05
 """What each part of a row in shared memory costs a block, on an SM with others."""
-STAGED = 1.15
+STAGED = 1.22
 """What the way through shared memory costs over loads into registers, as measured."""
 MERGE_US = 0.8
 """From a state's posting to its joining."""
@@ -268,7 +268,8 @@ class _Shape:
         return moved if access.written or kept else moved * self._reads(access, resident)
 
     def _waste(self, access: Access) -> float:
-        if access.gathered and access.unit is None:
+        if access.places == "any" and (access.unit is None or access.by_element):
+            # What lies between is read by others, mostly.
             return 1.0
         return traffic.waste(access, self.facts, self.part.threads)
 

@@ -8,6 +8,7 @@ from redlang.ir.program import Apply, Cast, Expr, Literal
 SPECIAL = {"exp": 1, "exp2": 1, "log": 1, "log2": 1, "rsqrt": 1, "sqrt": 1, "div": 1}
 COSTLY = {"tanh": 3, "sigmoid": 2, "erf": 4, "sin": 6, "cos": 6, "pow": 4}
 """Special-function instructions of an operator, roughly."""
+TURNS = {"sin", "cos"}
 ROOT = 16
 """Other instructions of a square root, which is rounded right; of any other special function, 4."""
 EXTREME = {"max", "min", "minimum", "maximum", "lt", "le", "gt", "ge", "eq", "ne", "where", "abs"}

@@ -192,7 +192,7 @@ class Spreader:
         """Return how many blocks of a shared sweep an SM should hold at once."""
         words = 2 if self.facts.element_work.double else 1
         held = words * prod(s.count for s in threads.spreads)
-        states = words * sum(len(s.states) for s in self.nest.sweeps)
+        states = words * sum(s.k or 1 for sweep in self.nest.sweeps for s in sweep.states)
         wanted = held + 2 * states
         registers = 64 if wanted <= 32 else 128 if wanted <= 64 else 255
         return max(1, REGISTERS // (registers * threads.threads))

@@ -16,6 +16,8 @@ way; and those of a state."""
 COMPUTED, STORED, COPIED, STATE = 0.48, 0.5, 0.23, 2.7
 LIVE, FREE = 0.073, 4
 """Registers of an element for each operation on it beyond so many: more is under way at a time."""
+TURNING = 4.5
+"""The same for each sine and cosine, whose arguments may be large."""
 COLUMN = 1.2
 """Registers of each further column's state; an element of columns waits for its states."""
 WAITING = 0.12
@@ -44,6 +46,7 @@ def registers(part: Part, facts: Facts, held: int, columns: int, device: Device)
     sizes = [min(4, a.size) / 4 for a in arrays] or [1.0]
     operations = facts.element_work.fma / facts.elements
     element = COMPUTED + STORED * sum(sizes) + LIVE * max(0.0, operations - FREE)
+    element += TURNING * facts.turns / facts.elements
     states = sum(len(s.states) for s in facts.nest.sweeps)
     if threads.ahead:
         element += COPIED

@@ -38,6 +38,7 @@ class Classes:
         limits: The largest extent of an axis, where it is bounded.
         native_f8: Whether the target converts f8 itself (compute capability 8.9 and up).
         results: What becomes of the results in the L2 cache.
+        filled: Axes of which there is something.
     """
 
     arrays: Mapping[str, ArrayClass]
@@ -45,6 +46,7 @@ class Classes:
     limits: Mapping[str, int]
     native_f8: bool = True
     results: Results = "stay"
+    filled: frozenset[str] = frozenset()
 
     def multiple(self, axis: str) -> int:
         """Return a number that divides the extent of `axis`."""

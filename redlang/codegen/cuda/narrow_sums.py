@@ -10,7 +10,7 @@ from redlang.codegen.cuda.folds import Folding, folding, summed_in
 from redlang.codegen.cuda.frame import Frame
 from redlang.ir import walk
 from redlang.ir.loops import Fold
-from redlang.ir.program import Apply, Cast, Expr, Literal, Load
+from redlang.ir.program import Apply, Cast, Expr, Index, Literal, Load
 from redlang.ir.types import DType
 
 LARGEST = (1 << 31) - 1
@@ -57,9 +57,8 @@ def _is_word(frame: Frame, expr: Expr) -> bool:
 
 
 def _has_elements(frame: Frame, statement: Fold) -> bool:
-    """Tell whether something takes part in any case: what an axis is a multiple of, it has."""
-    whole = statement.condition is None
-    return whole and all(frame.classes.multiple(axis) > 1 for axis in statement.over)
+    """Tell whether something takes part in any case."""
+    return statement.condition is None and frame.classes.filled.issuperset(statement.over)
 
 
 def magnitude(frame: Frame, expr: Expr) -> int | None:
@@ -67,6 +66,8 @@ def magnitude(frame: Frame, expr: Expr) -> int | None:
     match expr:
         case Literal(value=int(value)):
             return abs(value)
+        case Index(axis=axis):
+            return frame.classes.limits.get(axis)
         case Load(array=array):
             return _of_type(frame.memories[array].dtype)
         case Cast(to=to, operand=operand):
