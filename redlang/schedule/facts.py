@@ -23,6 +23,7 @@ from redlang.schedule.operations import (
     ROOT,
     SPECIAL,
     TURNS,
+    WHOLE,
     operation,
     operators,
 )
@@ -404,7 +405,7 @@ class Facts:
             elif op in EXTREME:
                 extreme += count
             else:
-                fma += count
+                fma += WHOLE.get(op, 1) * count
         return Work(fma=fma, extreme=extreme, special=special, double=double, launches=0)
 
     @cached_property

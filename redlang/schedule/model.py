@@ -83,10 +83,9 @@ CALLS = (1.0, 0.93, 0.86)
 """Units of the calls of a class, of those that it is planned with."""
 JOINED = 11.3
 """Instructions of joining one value of a state to another thread's."""
-TAKEN, TAKEN_BYTES, NARROW = 4, 8, 0.18
-"""Elements that share the place and the tests of a load, and bytes that are worth an access. Where
-so many could, each halving costs so much: where blocks share a unit, and where what is swept is
-stored again."""
+NARROW = 0.18
+"""What each halving of what a thread moves at once costs, where blocks share a unit and where what
+is swept is stored again."""
 BESIDE = 1.04
 """What a fold of one more value beside another costs."""
 BLOCK_US = 0.063
@@ -133,12 +132,14 @@ def _units(part: Part, extents: Mapping[str, int]) -> int:
     return prod(-(-extents.get(g.axis, 1) // g.tile) for g in part.plan.grid)
 
 
-def estimate(part: Part, facts: Facts, device: Device) -> Estimate:
-    """Return what a part costs at its class's extents."""
+def estimate(
+    part: Part, facts: Facts, device: Device, warm: frozenset[str] = frozenset()
+) -> Estimate:
+    """Return what a part costs at its class's extents, some arrays in the L2 cache already."""
     if part.classes is not None:
         return by_class(part, part.classes, facts, device)
     extents = {a.name: facts.extent(a.name) for a in facts.program.axes}
-    shape = _Shape(part, facts, extents, device)
+    shape = _Shape(part, facts, extents, device, warm)
     work = shape.work()
     bound = roofline(work, device)
     used = shape.registers()
@@ -195,7 +196,7 @@ def estimate(part: Part, facts: Facts, device: Device) -> Estimate:
     if part.threads.blocks > 1:
         total *= CLUSTERED * (IN_TURNS if waves > 1 else 1.0)
     if part.across or shape.stores_again():
-        total *= 1 + NARROW * shape.halvings()
+        total *= 1 + NARROW * traffic.halvings(facts, part.threads)
     if part.threads.shared:
         total += PART_US * per_sm * shape.held / PART
     if fits.blocks == 0:
@@ -217,9 +218,15 @@ class _Shape:
     """A part laid out on a device."""
 
     def __init__(
-        self, part: Part, facts: Facts, extents: Mapping[str, int], device: Device
+        self,
+        part: Part,
+        facts: Facts,
+        extents: Mapping[str, int],
+        device: Device,
+        warm: frozenset[str],
     ) -> None:
         self.part = part
+        self.warm = warm
         self.facts = facts
         self.extents = extents
         self.device = device
@@ -263,9 +270,11 @@ class _Shape:
 
     def _moved(self, access: Access, resident: int) -> float:
         # A table that the cache holds is read from memory once.
-        kept = access.gathered and access.table <= self.device.l2_bytes / 2
-        moved = (access.moved if kept else access.fetched) * self._waste(access)
-        return moved if access.written or kept else moved * self._reads(access, resident)
+        once = access.gathered and access.table <= self.device.l2_bytes / 2
+        moved = (access.moved if once else access.fetched) * self._waste(access)
+        if access.array in self.warm and not access.written:
+            moved /= L2_SPEED
+        return moved if access.written or once else moved * self._reads(access, resident)
 
     def _waste(self, access: Access) -> float:
         if access.places == "any" and (access.unit is None or access.by_element):
@@ -371,16 +380,6 @@ class _Shape:
         states = sum(len(s.states) for s in self.facts.nest.sweeps)
         words = 2 if self.facts.element_work.double else 1
         return JOINED * words * states * self.columns() * partners
-
-    def halvings(self) -> float:
-        """Return by what power of two a thread moves less at once than it may."""
-        facts, vector = self.facts, self.facts.vector
-        if vector is None:
-            return 0.0
-        width = self.part.threads.spread(vector).width
-        sizes = [a.size for a in facts.accesses if facts.run_axis(a) == vector]
-        enough = max(TAKEN, TAKEN_BYTES // min(sizes, default=TAKEN_BYTES))
-        return max(0.0, log2(min(enough, facts.width) / width))
 
     def columns(self) -> int:
         """Return how many units' elements a thread holds side by side."""

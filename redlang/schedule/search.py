@@ -20,6 +20,7 @@ from redlang.schedule.matrices import MatrixPlan
 from redlang.schedule.model import estimate, segments
 from redlang.schedule.nests import Nest, are_alike
 from redlang.schedule.parts import Candidate, Part
+from redlang.schedule.traffic import kept
 
 LEAST_CLASS = 4
 """Rows up to this length share one class."""
@@ -203,14 +204,17 @@ def search(
     alike = are_alike(fused, separate)
     extents = dict(shape.extents)
     ranked = []
+    warm = frozenset[str]()
     for number, nest in enumerate(fused):
         apart = separate[number] if alike else None
         found = candidates(program, nest, apart, extents, layout, device.cluster)
-        whole = rank(program, found, extents, layout, device)
-        own = [
-            rank(program, piece, extents, layout, device)
-            for piece in pieces(program, nest, extents, layout, device.cluster)
-        ]
+        whole = rank(program, found, extents, layout, device, warm)
+        own = []
+        begun = warm
+        for piece in pieces(program, nest, extents, layout, device.cluster):
+            own.append(rank(program, piece, extents, layout, device, begun))
+            begun |= kept(Facts(program, piece[0].parts[0].nest, extents, layout), device)
+        warm |= kept(Facts(program, nest, extents, layout), device)
         plans = [*whole, *_joined(own)]
         if nest is not fused[-1]:
             plans = [_shown(r) for r in plans]
@@ -312,8 +316,18 @@ def rank(
     extents: Mapping[str, int],
     layout: Layout,
     device: Device,
+    warm: frozenset[str] = frozenset(),
 ) -> tuple[Ranked, ...]:
-    """Return candidates with their estimates, fastest first; the fallback stays last."""
+    """Return candidates with their estimates, fastest first; the fallback stays last.
+
+    Args:
+        program: The normalised program.
+        found: The candidates.
+        extents: Those of the class.
+        layout: Of the arrays.
+        device: What they run on.
+        warm: The arrays that kernels ahead of these have left in the L2 cache.
+    """
     known: dict[int, Facts] = {}
 
     def facts(part: Part) -> Facts:
@@ -322,14 +336,16 @@ def rank(
         return known[id(part.nest)]
 
     ranked = [
-        Ranked(c, tuple(estimate(part, facts(part), device) for part in c.parts))
+        Ranked(c, tuple(estimate(part, facts(part), device, warm) for part in c.parts))
         for c in found
         if not any(
             p.across and p.classes is None and segments(p, extents, device) == 1 for p in c.parts
         )
     ]
     close = [c for c in (_at_once(r, device) for r in ranked) if c is not None]
-    ranked += [Ranked(c, tuple(estimate(p, facts(p), device) for p in c.parts)) for c in close]
+    ranked += [
+        Ranked(c, tuple(estimate(p, facts(p), device, warm) for p in c.parts)) for c in close
+    ]
     return _in_order(ranked)
 
 

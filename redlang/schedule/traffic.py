@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from math import log2, prod
 
 from redlang.schedule.accesses import SECTOR, Access, Places
+from redlang.schedule.device import Device
 from redlang.schedule.facts import Facts
 from redlang.schedule.threads import ThreadPlan
 
@@ -18,6 +19,10 @@ HALF = 1.09
 tile whose rows are shorter than a line of the L2 cache."""
 LINE = 128
 WARP_BITS = 5
+TAKEN, TAKEN_BYTES = 4, 8
+"""Elements that share the place and the tests of a load, and bytes that are worth an access."""
+WARM = 0.6
+"""The share of the L2 cache up to which what a kernel has moved is there for the next one."""
 PLACING: Mapping[Places, int] = {"own": 0, "near": 4, "any": 20}
 """Instructions that find where a piece is read."""
 
@@ -51,6 +56,23 @@ def placing(access: Access, facts: Facts, threads: ThreadPlan) -> float:
     along = facts.run_axis(access)
     width = 1 if along is None or access.by_element else threads.spread(along).width
     return PLACING[access.places] * access.times * access.whole / access.size / width
+
+
+def halvings(facts: Facts, threads: ThreadPlan) -> float:
+    """Return by what power of two a thread moves less at once than it may."""
+    if facts.vector is None:
+        return 0.0
+    width = threads.spread(facts.vector).width
+    sizes = [a.size for a in facts.accesses if facts.run_axis(a) == facts.vector]
+    enough = max(TAKEN, TAKEN_BYTES // min(sizes, default=TAKEN_BYTES))
+    return max(0.0, log2(min(enough, facts.width) / width))
+
+
+def kept(facts: Facts, device: Device) -> frozenset[str]:
+    """Return the arrays that a nest leaves in the L2 cache for kernels that follow."""
+    reads = (a.array for a in facts.accesses if not a.written)
+    fits = sum(a.moved for a in facts.accesses) <= WARM * device.l2_bytes
+    return frozenset(reads) if fits else frozenset()
 
 
 def asked(facts: Facts, threads: ThreadPlan) -> int:
