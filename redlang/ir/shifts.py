@@ -47,7 +47,7 @@ def running(place: Expr, axis: str) -> frozenset[str]:
     match place:
         case Index(own):
             return frozenset((own,))
-        case Apply("minimum" | "clip", (moved, *_)):
+        case Apply("minimum" | "clip" | "mod", (moved, *_)):
             return running(moved, axis)
         case Apply("add", (first, second)):
             ends = (running(first, axis), second), (running(second, axis), first)

@@ -95,7 +95,9 @@ LISTED = 1.25
 ENOUGH_WARPS = 22.8
 """Warps on an SM from which on one computes while others wait for memory."""
 ENOUGH_BLOCKS = 3
-"""The same for blocks whose rows lie in shared memory."""
+"""The same for blocks whose rows are in shared memory."""
+AGAIN = 1.6
+"""What special functions cost more of rows in shared memory, which each fold reads anew."""
 SM_GB_S = 194.0
 """Bytes that one SM moves in a nanosecond, when it has the memory to itself."""
 L2_SPEED, GATHERED = 3.8, 3.0
@@ -169,12 +171,15 @@ def estimate(
         "blocks": BLOCK_US * per_sm,
         "lines": shape.lines() / (device.sms * device.clock_mhz) * share,
     }
-    # A smooth maximum: what runs side by side still disturbs each other, few warps more.
     beside = min(resident, per_sm)
     warps = beside * part.threads.threads / WARP
+    # A thread's operations in f64 wait for each other.
+    terms["double"] *= max(1.0, ENOUGH_WARPS / warps)
+    # A smooth maximum: what runs side by side still disturbs each other, few warps more.
     if part.threads.shared:
         # A block's warps read together, then compute together: only other blocks fill the gaps.
         warps = min(warps, ENOUGH_WARPS * beside / ENOUGH_BLOCKS)
+        terms["special functions"] *= AGAIN
     power = 1 + (SMOOTH - 1) * min(1.0, max(warps, 1) / ENOUGH_WARPS)
     total = sum(t**power for t in terms.values()) ** (1 / power)
     waves = shape.blocks / (resident * device.sms)
