@@ -40,6 +40,7 @@ CONDITIONS = (
     "i < 2",  # constant along l: the last one
 )
 GATHERS = ("w[q[i, l]]", "x[i, u[l]]")
+NEIGHBOURS = ("x[i, l + 1]", "y[i, l - 2]", "y[i + 2, l]", "x[i - 1, l + 3]")
 CASTS = ("f16(x)", "bf16(y)", "i8(w)", "f8e4m3(x)")
 LENGTHS = (0, 1, 2, 3, 7, 16, 33, 130)
 ELEMENT_TYPES = ("f64", "f32", "f16", "bf16", "f8e4m3", "f8e5m2", "i8", "u8", "i16", "i32", "i64")
@@ -54,7 +55,7 @@ class Sizes:
         rows: Extents of the axis that the results keep.
         columns: Extents of a matrix's further axis.
         elements: The most elements of an array.
-        more: Whether arrays are gathered, cast, and kept column by column.
+        more: Whether arrays are gathered, read near elements, cast, and kept column by column.
     """
 
     lengths: tuple[int, ...] = LENGTHS
@@ -132,7 +133,7 @@ def random_cascade(
 def _cascade(pick: Pick, stages: int, dtypes: tuple[str, ...], sizes: Sizes = SMALL) -> Cascade:
     builder = _Builder()
     if sizes.more:
-        added = pick(((), (), GATHERS, CASTS))
+        added = pick(((), (), GATHERS, NEIGHBOURS, CASTS))
         builder.elements += added
         builder.exact += added
     for number in range(pick(range(1, stages + 1))):
@@ -140,8 +141,8 @@ def _cascade(pick: Pick, stages: int, dtypes: tuple[str, ...], sizes: Sizes = SM
     count = len(builder.returned)
     if pick(range(4)) == 0:
         term = _term(pick, builder)
-        # Only what is gathered may be absent.
-        gathered = any(name in term for name in GATHERS)
+        # Only what is read at computed places may be absent.
+        gathered = any(name in term for name in (*GATHERS, *NEIGHBOURS))
         builder.lines.append(f"    o = fill({term}, 0)" if gathered else f"    o = {term}")
         builder.returned.append(("o", "i l"))
     results = ", ".join(f'"{axes}"' for _, axes in builder.returned)
