@@ -1,7 +1,7 @@
 import pytest
 
 from redlang.ir.normalise import normalise
-from redlang.ir.program import Index, Load
+from redlang.ir.program import Apply, Index, Load
 from redlang.ir.shifts import end_test, held_back, running, shift, united
 from redlang.ir.walk import expressions, nodes
 from tests.frontend.resolving import program
@@ -69,6 +69,7 @@ def test_both_ends_are_one_question_where_a_place_may_be_anywhere():
     _, condition = read("x[m, at]")
     assert condition.op == "and"
     single = united(condition)
+    assert isinstance(single, Apply)
     assert (single.op, [a.type.dtype.name for a in single.arguments]) == ("lt", ["u64", "u64"])
     _, behind = read("x[m, n - 2]")
     assert united(behind) == behind

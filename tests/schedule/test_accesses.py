@@ -2,6 +2,7 @@
 
 from redlang.algebra.fuse import fuse
 from redlang.ir.normalise import normalise
+from redlang.ir.program import ArrayParam
 from redlang.schedule.facts import Facts, Layout
 from redlang.schedule.nests import find_nests
 from tests.frontend.resolving import program
@@ -14,7 +15,8 @@ LAGS = 'def f(x: "m n", y: "l") -> "m l":\n    return sum[n](fill(x[m, n + l], 0
 def accesses(text, **extents):
     fusion = fuse(normalise(program(text)))
     nest = find_nests(fusion.program, fusion.sweeps)[-1]
-    units = {p.name: p.axes[-1] for p in fusion.program.params if p.name != "i"}
+    arrays = [p for p in fusion.program.params if isinstance(p, ArrayParam)]
+    units = {p.name: p.axes[-1] for p in arrays if p.name != "i"}
     facts = Facts(fusion.program, nest, extents, Layout(units, dict.fromkeys(units, 16)))
     return facts, {(a.array, a.places): a for a in facts.accesses if not a.written}
 
