@@ -42,18 +42,18 @@ def held_back(place: Expr, axis: str) -> tuple[Expr, bool] | None:
             return None
 
 
-def running(place: Expr, axis: str) -> frozenset[str]:
-    """Return the axes along which a place on an axis goes on by one element a step."""
+def running(place: Expr) -> frozenset[str]:
+    """Return the axes along which a place goes on by one element a step."""
     match place:
         case Index(own):
             return frozenset((own,))
         case Apply("minimum" | "clip" | "mod", (moved, *_)):
-            return running(moved, axis)
+            return running(moved)
         case Apply("add", (first, second)):
-            ends = (running(first, axis), second), (running(second, axis), first)
+            ends = (running(first), second), (running(second), first)
             return frozenset(a for found, other in ends for a in found if a not in other.type.axes)
         case Apply("sub", (first, second)):
-            return running(first, axis) - {*second.type.axes}
+            return running(first) - {*second.type.axes}
         case _:
             return frozenset()
 

@@ -110,7 +110,7 @@ def _places(
     if all(isinstance(part, Index) for part in load.subscripts):
         return "own", place.axis if isinstance(place, Index) else None, False
     near = all(shift(part, axis) is not None for axis, part in parts.items())
-    along = running(place, unit) if place is not None and unit is not None else frozenset[str]()
+    along = running(place) if place is not None else frozenset[str]()
     # A run along the longest of them is no shorter than any.
     longest = max(sorted(along), key=lambda axis: size([axis]), default=None)
     return "near" if near else "any", longest, not isinstance(place, Index)

@@ -31,8 +31,9 @@ def _is_shared(axis: str, nodes: Sequence[Apply | Load]) -> bool:
     """
     lacking = [node for node in nodes if axis not in node.type.axes]
     loads = [node for node in nodes if isinstance(node, Load)]
-    if len(lacking) - len(loads) > LITTLE or not loads:
-        return len(lacking) - len(loads) > LITTLE
+    much = len(lacking) - len(loads) > LITTLE
+    if much or not loads:
+        return much
     return set(loads) <= set(lacking) or all(_ends_in(load, axis) for load in loads)
 
 

@@ -62,7 +62,7 @@ def test_what_is_held_back_by_the_ends_of_an_axis():
 )
 def test_axes_along_which_places_go_on_by_one(place, axes):
     subscript, _ = read(place)
-    assert running(subscript, "n") == frozenset(axes)
+    assert running(subscript) == frozenset(axes)
 
 
 def test_both_ends_are_one_question_where_a_place_may_be_anywhere():

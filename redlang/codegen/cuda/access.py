@@ -2,7 +2,7 @@
 
 A tile of an array whose subscripts are axes is moved in pieces of up to 16 bytes along the axis of
 adjacent elements, at constant offsets from one address; other axes step by their strides. An array
-read at computed places is gathered element by element.
+read at computed places is gathered: whole pieces of its rows, single elements along them.
 """
 
 from __future__ import annotations
