@@ -21,7 +21,7 @@ PIECE = re.compile(
             | "(?:\\.|[^\\"\n])*"? | '(?:\\.|[^\\'\n])*'? ) )
     | (?P<word> \w+ )
     | (?P<open> [(\[{] ) | (?P<close> [)\]}] )
-    | (?P<space> [ \t\f\r]+ | \#[^\n]* | \\\r?\n )
+    | (?P<space> [ \t\f\r]+ | \#[^\r\n]* | \\\r?\n )
     | (?P<newline> \n )
     | (?P<other> . )
     """,

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 GRAMMAR = Path(__file__).with_name("redlang.lark")
 
-_LEADING = re.compile(r"(?:[ \t\f]*(?:#[^\n]*)?\n)*([ \t\f]*)")
+_LEADING = re.compile(r"(?:[ \t\f]*(?:#[^\r\n]*)?\r?\n)*([ \t\f]*)")
 _WORD = re.compile(r"\w+")
-_BLANK_END = re.compile(r"\s*(#[^\n]*)?\Z")
+_BLANK_END = re.compile(r"\s*(#[^\r\n]*)?\Z")
 
 
 def parse(source: SourceText, *, decorated: bool = False) -> Syntax:

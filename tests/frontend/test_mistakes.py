@@ -481,6 +481,7 @@ def test_damaged_kernels_give_mistakes_and_nothing_else(text):
 
 @given(st.text(max_size=60))
 @example("0\r0")
+@example("0#\r0")
 @example("x # \0")
 @example("x + '\ud800")
 @settings(max_examples=100, deadline=None)
