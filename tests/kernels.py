@@ -524,6 +524,25 @@ def nearest(x: "v d", near: "i64[m l]") -> "m d":
 )
 
 
+def _lookups_reference(x, y, i):
+    x, y = _double(x, y)
+    there = (i >= 0) & (i < min(len(x), len(y)))
+    safe = np.where(there, i, 0)
+    return (np.where(there, x[safe] * y[safe], 0).sum(axis=1),)
+
+
+LOOKUPS = Kernel(
+    "lookups",
+    '''
+def lookups(x: "v", y: "u", i: "i64[m l]") -> "m":
+    """Sums of products from two tables of different lengths, at the same places."""
+    return sum[l](x[i] * y[i])
+''',
+    lambda rng: {"x": _normal(rng, 31), "y": _normal(rng, 19), "i": rng.integers(-2, 33, (7, 45))},
+    _lookups_reference,
+)
+
+
 def _weighted_reference(x, w):
     x, w = _double(x, np.abs(w))
     mean = (x * w).sum(axis=1) / w.sum()
@@ -576,7 +595,7 @@ CORPUS: dict[str, Kernel] = {
             FLAGS,
             PRODUCT,
         ),
-        *(DIVERGENCE, RECURRENCE, CHANGES, NEAREST, WEIGHTED, PIXELS),
+        *(DIVERGENCE, RECURRENCE, CHANGES, NEAREST, LOOKUPS, WEIGHTED, PIXELS),
     )
 }
 

@@ -64,22 +64,29 @@ def united(condition: Expr) -> Expr:
     0 <= i and i < size(n)    -->    u64(i) < u64(size(n))
     """
     parts = list(_conjuncts(condition))
-    for above in [part for part in parts if isinstance(part, Apply) and part.op == "ge"]:
-        for below in [part for part in parts if isinstance(part, Apply) and part.op == "lt"]:
-            place, size = below.arguments
-            asked = isinstance(size, Size) and above.arguments == (place, Literal(0, size.type))
-            if asked and end_test(above) is None:
-                # As an unsigned number, a place before the first one lies far behind the last.
-                sides = tuple(
-                    Cast(side, U64, Type(U64, side.type.axes), False) for side in (place, size)
-                )
-                parts[parts.index(above)] = replace(below, arguments=sides)
-                parts.remove(below)
+    for above in tuple(parts):
+        below = next((part for part in parts if _are_ends(above, part)), None)
+        if isinstance(below, Apply):
+            # As an unsigned number, a place before the first one lies far behind the last.
+            sides = tuple(
+                Cast(side, U64, Type(U64, side.type.axes), False) for side in below.arguments
+            )
+            parts[parts.index(above)] = replace(below, arguments=sides)
+            parts.remove(below)
     first, *others = parts
     for other in others:
         axes = (*first.type.axes, *(a for a in other.type.axes if a not in first.type.axes))
         first = Apply("and", (first, other), replace(condition.type, axes=axes))
     return first
+
+
+def _are_ends(above: Expr, below: Expr) -> bool:
+    """Tell whether two conditions ask for both ends of an axis, of a place that may be anywhere."""
+    match above, below:
+        case Apply("ge", (place, Literal(0))), Apply("lt", (other, Size())):
+            return place == other and end_test(above) is None
+        case _:
+            return False
 
 
 def _conjuncts(condition: Expr) -> Iterator[Expr]:
