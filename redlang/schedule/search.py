@@ -214,9 +214,9 @@ def search(
         for piece in pieces(program, nest, extents, layout, device.cluster):
             own.append(rank(program, piece, extents, layout, device, begun))
             begun |= kept(Facts(program, piece[0].parts[0].nest, extents, layout), device)
-        warm |= kept(Facts(program, nest, extents, layout), device)
         plans = [*whole, *_joined(own)]
         if nest is not fused[-1]:
+            warm |= kept(Facts(program, nest, extents, layout), device)
             plans = [_shown(r) for r in plans]
         ranked.append(_in_order(plans))
     return Choice(shape, layout, tuple(ranked))

@@ -910,8 +910,7 @@ class Tiles(Keys):
 
         return call
 
-    def gather(self, dtype, count, width=1, place=1, guarded=False, hint="keep", native_f8=True):
-        del hint
+    def gather(self, dtype, count, width=1, place=1, guarded=False, native_f8=True):
         kind = np.dtype(STORED[dtype])
         compute = computed(dtype)
 

@@ -404,8 +404,8 @@ class Tiles(Keys):
 
         return stored
 
-    def gather(self, dtype, count, width=1, place=1, guarded=False, hint="keep", native_f8=True):
-        del hint, native_f8
+    def gather(self, dtype, count, width=1, place=1, guarded=False, native_f8=True):
+        del native_f8
         size = STORAGE[dtype].itemsize
 
         def gathered(base, offsets, some=1):

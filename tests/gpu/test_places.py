@@ -5,6 +5,7 @@ import pytest
 
 from tests.gpu.calling import EPSILON, judge, kernel, on_device
 from tests.gpu.test_corpus import layouts
+from tests.kernels import WEIGHTED
 
 pytestmark = pytest.mark.gpu
 
@@ -41,12 +42,6 @@ def nearest(x: "v d", near: "i64[m l]") -> ("m d", "m"):
 PAIRS = """
 def pairs(u: "a d", v: "b d", i: "i64[m]", j: "i64[m]") -> "m":
     return sigmoid(sum[d](fill(u[i, d], 0) * fill(v[j, d], 0)))
-"""
-WEIGHTED = """
-def weighted(x: "m n", w: "n") -> ("m", "m"):
-    z = sum[n](abs(w))
-    u = sum[n](abs(w) * x) / z
-    return u, sum[n](abs(w) * (x - u) ** 2) / z
 """
 RANGES = """
 def ranges(x: "i32[m n]") -> ("m", "m", "m"):
@@ -102,7 +97,7 @@ def test_rows_of_tables(shape, rng):
 def test_stages_of_fewer_axes(shape, rng):
     x = on_device(rng.standard_normal(shape).astype(np.float32) + 2)
     w = on_device(rng.standard_normal(shape[1:]).astype(np.float32))
-    judge(kernel(WEIGHTED), x, w, tolerance=1e-4)
+    judge(kernel(WEIGHTED.text), x, w, tolerance=1e-4)
 
 
 def test_extremes_of_words(rng):

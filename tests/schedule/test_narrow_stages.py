@@ -6,13 +6,8 @@ from redlang.algebra.fuse import fuse
 from redlang.ir.normalise import normalise
 from redlang.schedule.nests import find_nests, wide_axes
 from tests.frontend.resolving import program
+from tests.kernels import WEIGHTED
 
-WEIGHTED = """
-def f(x: "m n", w: "n") -> ("m", "m"):
-    z = sum[n](abs(w))
-    u = sum[n](abs(w) * x) / z
-    return u, sum[n](abs(w) * (x - u) ** 2) / z
-"""
 POOLED = """
 def f(s: "n", x: "n d") -> "d":
     p = exp(s - max[n](s))
@@ -26,7 +21,7 @@ def nests_of(text, **extents):
 
 
 def test_the_sum_of_all_weights_has_a_nest_of_its_own_beside_many_rows():
-    first, second = nests_of(WEIGHTED, m=5000, n=100)
+    first, second = nests_of(WEIGHTED.text, m=5000, n=100)
     assert (first.base, first.exports) == ((), ("z",))
     assert second.base == ("m",)
     assert second.results == (0, 1)
@@ -34,7 +29,7 @@ def test_the_sum_of_all_weights_has_a_nest_of_its_own_beside_many_rows():
 
 
 def test_it_stays_with_the_others_where_rows_are_few():
-    found = nests_of(WEIGHTED, m=3, n=100)
+    found = nests_of(WEIGHTED.text, m=3, n=100)
     assert found[0].base == ()
     assert next(stage for sweep in found[0].sweeps for stage in sweep.stages) == "z"
 

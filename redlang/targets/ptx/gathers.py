@@ -9,7 +9,16 @@ from llvmlite import ir
 from redlang.targets.kinds import LLVM_TYPES
 from redlang.targets.ptx.access import Access
 from redlang.targets.ptx.convert import COMPUTE_CODES, STORAGE_BITS
-from redlang.targets.ptx.inline import Values, Word, define, pack, tile_type, unpack, unseen
+from redlang.targets.ptx.inline import (
+    Values,
+    Word,
+    define,
+    pack,
+    tile_type,
+    unless_passed,
+    unpack,
+    unseen,
+)
 from redlang.targets.ptx.memory import load
 
 
@@ -53,7 +62,6 @@ def gather(
     width: int = 1,
     place: int = 1,
     guarded: bool = False,
-    hint: str = "keep",
     native_f8: bool = True,
 ) -> Word:
     """Return a function that loads `count` elements: (address of the first, tile of offsets).
@@ -65,11 +73,10 @@ def gather(
         place: Elements of the tile between two such.
         guarded: Whether there is a third argument, the number of elements that exist (i32): where
             there is none, nothing is read, and zeros are returned.
-        hint: As in `load`.
         native_f8: Whether the device converts f8 by an instruction.
     """
     size = ir.Constant(LLVM_TYPES["i64"], STORAGE_BITS[dtype] // 8)
-    piece = load(Access(dtype, width), hint=hint, native_f8=native_f8)
+    piece = load(Access(dtype, width), hint="keep", native_f8=native_f8)
 
     def read(builder: ir.IRBuilder, base: ir.Value, offsets: Values) -> list[ir.Value]:
         found: dict[int, ir.Value] = {}
@@ -86,15 +93,10 @@ def gather(
             return pack(builder, read(builder, base, offsets))
         # No load has a predicate of its own: `ptxas` has all of them under way together.
         nothing = unseen(builder, LLVM_TYPES[COMPUTE_CODES[dtype]])
-        before = builder.block
-        with builder.if_then(builder.icmp_signed(">", some[0], ir.Constant(some[0].type, 0))):
-            found = read(builder, base, offsets)
-            inside = builder.block
-        joined = [builder.phi(element.type) for element in found]
-        for phi, element in zip(joined, found, strict=True):
-            phi.add_incoming(element, inside)
-            phi.add_incoming(nothing, before)
-        return pack(builder, joined)
+        there = builder.icmp_signed(">", some[0], ir.Constant(some[0].type, 0))
+        return pack(
+            builder, unless_passed(builder, there, lambda: read(builder, base, offsets), nothing)
+        )
 
     kinds = ["i64", tile_type("i64", count), *(["i32"] if guarded else [])]
     return define("gather", tile_type(COMPUTE_CODES[dtype], count), kinds, generate)

@@ -143,10 +143,31 @@ def pack(builder: ir.IRBuilder, elements: Sequence[ir.Value]) -> ir.Value:
     return tile
 
 
-def unseen(builder: ir.IRBuilder, kind: ir.Type) -> ir.Value:
-    """Return a zero of which LLVM does not know that it is one, if registers hold the type."""
+def unseen(builder: ir.IRBuilder, kind: ir.Type, bits: int = 0) -> ir.Value:
+    """Return a value that LLVM does not know, if registers hold the type; else zero.
+
+    With a constant it would compute what follows a load beside the load.
+    """
     letter = REGISTER_LETTERS.get(kind)
     if letter is None:
         return ir.Constant(kind, None)
-    bits = 64 if kind in (I64, F64) else 16 if kind is I16 else 32
-    return asm(builder, kind, f"mov.b{bits} $0, 0;", f"={letter}", [])
+    width = 64 if kind in (I64, F64) else 16 if kind is I16 else 32
+    return asm(builder, kind, f"mov.b{width} $0, {hex(bits)};", f"={letter}", [])
+
+
+def unless_passed(
+    builder: ir.IRBuilder,
+    test: ir.Value,
+    make: Callable[[], Sequence[ir.Value]],
+    nothing: ir.Value,
+) -> list[ir.Value]:
+    """Return what is made in a basic block of its own; where a test fails, `nothing` for each."""
+    before = builder.block
+    with builder.if_then(test):
+        found = make()
+        inside = builder.block
+    joined = [builder.phi(value.type) for value in found]
+    for phi, value in zip(joined, found, strict=True):
+        phi.add_incoming(value, inside)
+        phi.add_incoming(nothing, before)
+    return joined

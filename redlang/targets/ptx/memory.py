@@ -26,7 +26,9 @@ from redlang.targets.ptx.inline import (
     define,
     pack,
     tile_type,
+    unless_passed,
     unpack,
+    unseen,
 )
 
 LOAD_HINTS = {
@@ -275,15 +277,16 @@ def _load_pieces(
         for piece in every:
             yield piece, _load_piece(builder, own, piece, hint, fill, given)
         return
-    nothing, before = _filled(builder, own, fill), builder.block
-    with builder.if_then(_some(builder, own, every, given)):
-        found = [_load_piece(builder, own, piece, hint, fill, given) for piece in every]
-        inside = builder.block
-    joined = [[builder.phi(word.type) for word in words] for words in found]
-    for phi, word in zip(itertools.chain(*joined), itertools.chain(*found), strict=True):
-        phi.add_incoming(word, inside)
-        phi.add_incoming(nothing, before)
-    yield from zip(every, joined, strict=True)
+    nothing = _filled(builder, own, fill)
+
+    def make() -> list[ir.Value]:
+        found = (_load_piece(builder, own, piece, hint, fill, given) for piece in every)
+        return [word for words in found for word in words]
+
+    words = unless_passed(builder, _some(builder, own, every, given), make, nothing)
+    each = len(words) // len(every)
+    for number, piece in enumerate(every):
+        yield piece, words[number * each : (number + 1) * each]
 
 
 def _some(
@@ -300,15 +303,10 @@ def _some(
 
 
 def _filled(builder: ir.IRBuilder, access: Access, fill: int) -> ir.Value:
-    """Return a word of elements that are not there.
-
-    LLVM does not know it: with a constant it would compute what follows a load beside the load.
-    """
+    """Return a word of elements that are not there."""
     word, _ = word_type(access)
     register = _register(word)
-    bits = hex(_repeat(fill, STORAGE_BITS[access.dtype], register.width))
-    letter = REGISTER_LETTERS[register]
-    found = asm(builder, register, f"mov.b{register.width} $0, {bits};", f"={letter}", [])
+    found = unseen(builder, register, _repeat(fill, STORAGE_BITS[access.dtype], register.width))
     return builder.trunc(found, I8) if word is I8 else found
 
 
