@@ -43,6 +43,12 @@ def emit(plan: StagePlan, emitter: Emitter, distances: Distances, signs: Signs) 
             return _multiplied(plan, emitter, signs)
 
 
+def finite(rest: Let, build: Builder) -> Let:
+    """Return the rest of a mean, 0 where it is not finite: what lies around inf is known without."""
+    known = build.apply("isfinite", rest.value)
+    return replace(rest, value=build.where(known, rest.value, 0))
+
+
 def _plain(stage: Stage, emitter: Emitter) -> list[Let]:
     reduce, name = stage.reduce, stage.name
     if reduce.op == "monoid":

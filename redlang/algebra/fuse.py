@@ -200,5 +200,7 @@ class _Fuser:
         lets: list[Let] = []
         for plan in plans:
             lets.extend(finish.emit(plan, emitter, distances, self.signs))
+        rests = {mean.rest for mean in self.means}
+        lets = [finish.finite(let, view.build) if let.name in rests else let for let in lets]
         names = tuple(n for stage in group.stages for n in self.dependences.stages[stage].names)
         return arranged(emitter, group.axes, names, lets)

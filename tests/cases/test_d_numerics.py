@@ -57,6 +57,20 @@ def test_variance_is_positive_and_right(mean, seed, n):  # C065
     assert abs(actual - right) <= 1e-4 * right
 
 
+@pytest.mark.parametrize("n", [4, 129, 5000, 70001])
+def test_differences_from_an_infinite_mean_are_infinite(n):
+    @redlang.kernel
+    def below(x: "m n") -> ("m n", "m", "m n"):
+        d = x - mean[n](x)
+        return d, count[n](d < 0), exp(d)
+
+    x = np.arange(2 * n, dtype=f32).reshape(2, n)
+    x[0, n // 2], x[1, -1] = inf, -inf
+    d = np.array([[-inf], [inf]]) + np.zeros(n)
+    d[0, n // 2] = d[1, -1] = nan
+    gives(below, (x,), (d, [n - 1, 0], np.exp(d)))
+
+
 def test_a_constant_row_has_nothing_to_normalise():  # C067
     row = (1e15 + np.arange(5)).astype(f32)[None]
     gives(centred, (row,), np.zeros((1, 5)))
