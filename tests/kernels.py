@@ -580,6 +580,68 @@ def pixels(x: "b h w c") -> ("b c", "b c"):
 )
 
 
+def _planes_reference(x, a):
+    x, a = _double(x, a)
+    groups = x.reshape(len(x), -1, 3, *x.shape[2:])
+    spread = groups - groups.mean(axis=(2, 3, 4), keepdims=True)
+    variance = (spread**2).mean(axis=(2, 3, 4), keepdims=True)
+    normal = spread / np.sqrt(variance + 1e-5) * a[:, None, None, None]
+    return normal.reshape(x.shape), groups.max(axis=(2, 3, 4))
+
+
+PLANES = Kernel(
+    "planes",
+    '''
+def planes(x: "b (g c=3) h w", a: "g") -> ("b (g c) h w", "b g"):
+    """Groups of planes, normalised, and the largest of each: three axes that are one in memory."""
+    u = mean[c, h, w](x)
+    v = mean[c, h, w]((x - u) ** 2)
+    return (x - u) * rsqrt(v + 1e-5) * a, max[c, h, w](x)
+''',
+    lambda rng: {"x": _normal(rng, 5, 12, 7, 9), "a": _normal(rng, 4)},
+    _planes_reference,
+)
+
+
+def _groups_reference(x):
+    (x,) = _double(x)
+    return x * 2, x / 3
+
+
+GROUPS = Kernel(
+    "groups",
+    '''
+def groups(x: "m (g c=7)") -> ("m (g c)", "m (g c)"):
+    """Every element for itself: no axis is read without the others."""
+    return x * 2, x / 3
+''',
+    lambda rng: {"x": _normal(rng, 23, 35)},
+    _groups_reference,
+)
+
+
+def _slopes_reference(r, market):
+    r, market = _double(r, market)
+    rows, line = r - r.mean(axis=1, keepdims=True), market - market.mean()
+    slope = (rows * line).sum(axis=1) / (line**2).sum()
+    return slope, ((rows - slope[:, None] * line) ** 2).mean(axis=1)
+
+
+SLOPES = Kernel(
+    "slopes",
+    '''
+def slopes(r: "m t", market: "t") -> ("m", "m"):
+    """Regressions of rows on one series: its own mean and variance are wanted by every row."""
+    a = r - mean[t](r)
+    c = market - mean[t](market)
+    slope = sum[t](a * c) / sum[t](c * c)
+    return slope, mean[t]((a - slope * c) ** 2)
+''',
+    lambda rng: {"r": _normal(rng, 577, 21), "market": _normal(rng, 21)},
+    _slopes_reference,
+)
+
+
 CORPUS: dict[str, Kernel] = {
     kernel.name: kernel
     for kernel in (
@@ -595,7 +657,18 @@ CORPUS: dict[str, Kernel] = {
             FLAGS,
             PRODUCT,
         ),
-        *(DIVERGENCE, RECURRENCE, CHANGES, NEAREST, LOOKUPS, WEIGHTED, PIXELS),
+        *(
+            DIVERGENCE,
+            RECURRENCE,
+            CHANGES,
+            NEAREST,
+            LOOKUPS,
+            WEIGHTED,
+            PIXELS,
+            PLANES,
+            GROUPS,
+            SLOPES,
+        ),
     )
 }
 

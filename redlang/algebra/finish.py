@@ -44,7 +44,7 @@ def emit(plan: StagePlan, emitter: Emitter, distances: Distances, signs: Signs) 
 
 
 def finite(rest: Let, build: Builder) -> Let:
-    """Return the rest of a mean, 0 where it is not finite: what lies around inf is known without."""
+    """Return the rest of a mean; 0 where it is not finite, for nothing is added to an infinity."""
     known = build.apply("isfinite", rest.value)
     return replace(rest, value=build.where(known, rest.value, 0))
 

@@ -152,7 +152,7 @@ class CudaCompiler:
             form: A form of the program; the one of the last call, or the first one.
         """
         if form is None:
-            forms = self.compiler.planner.forms(extents)
+            forms = self.compiler.planner.forms(extents, arrays.strides)
             last = None if self.last_choice is None else self.last_choice.form
             form = next((form for form in forms if form.name == last), forms[0])
         extents = all_extents(form.program, extents)
@@ -178,7 +178,7 @@ class CudaCompiler:
             return self.forced
         forms = [
             (form.weight, *self.classify(extents, arrays, form))
-            for form in self.compiler.planner.forms(extents)
+            for form in self.compiler.planner.forms(extents, arrays.strides)
         ]
         forms.sort(key=lambda form: form[0] * form[1].time_us)
         limits = [*(weight * choice.time_us for weight, choice, _ in forms[1:]), math.inf]

@@ -28,7 +28,7 @@ from redlang.schedule.classes import has_classes
 from redlang.schedule.facts import SHORT
 from redlang.schedule.joined_places import with_joined_places
 from redlang.schedule.lower import lower
-from redlang.schedule.merged import merged
+from redlang.schedule.merged import is_adjacent, merged, merged_across
 from redlang.schedule.moments import with_moments
 from redlang.schedule.nests import Nest, find_nests, wide_axes
 from redlang.schedule.own_axes import with_own_axes
@@ -37,7 +37,7 @@ from redlang.schedule.own_copies import with_own_copies
 from redlang.schedule.plan import segment_axis
 from redlang.schedule.relaid import relaid
 from redlang.schedule.staging import Staging, joined, staged
-from redlang.schedule.views import all_extents
+from redlang.schedule.views import all_extents, all_strides
 from redlang.targets import cpu
 from redlang.targets.cpu_registers import product_bytes
 
@@ -132,6 +132,9 @@ class Planner:
         own = with_own_copies(with_own_axes(self.program))
         program = with_own_conditions(with_joined_places(own))
         found = {"": Way((), merged(program))}
+        whole, pairs = merged_across(found[""].rest)
+        if pairs:
+            found["whole"] = Way((), whole, adjacent=pairs)
         if program != own and has_classes(own):
             # Each element in a state of its class, and not in products with all classes.
             found["classes"] = Way((), merged(own))
@@ -161,14 +164,17 @@ class Planner:
         first = (staging.first, merged(staging.rest))
         return Way(first, turned.rest, staging.depths)
 
-    def forms(self, extents: Mapping[str, int]) -> tuple[Form, ...]:
+    def forms(
+        self, extents: Mapping[str, int], strides: Mapping[str, Mapping[str, int]] | None = None
+    ) -> tuple[Form, ...]:
         """Return the ways to compute the program on a device with matrix units.
 
         Args:
             extents: Those of a call.
+            strides: Those of its arrays, by array and axis; left out, arrays are row-major.
         """
         found: list[Form] = []
-        for name, way in self.ways.items():
+        for name, way in self._fitting(extents, strides):
             if any(prod(extents[axis] for axis in axes) > most for axes, most in way.depths):
                 continue
             every = all_extents(way.rest, extents)
@@ -184,6 +190,19 @@ class Planner:
                 forms = tuple(replace(form, weight=max(ROOM, form.weight)) for form in forms)
             found += forms
         return tuple(found)
+
+    def _fitting(
+        self, extents: Mapping[str, int], strides: Mapping[str, Mapping[str, int]] | None
+    ) -> list[tuple[str, Way]]:
+        """Return the ways that are right for a call; what has fewer axes replaces the plain way."""
+        ways = dict(self.ways)
+        if "whole" not in ways:
+            return list(ways.items())
+        program, whole = ways[""].rest, ways["whole"]
+        every = all_extents(program, extents)
+        known = {} if strides is None else all_strides(program, strides, every)
+        fits = all(is_adjacent(*pair, known, every) for pair in whole.adjacent)
+        return [(name, way) for name, way in ways.items() if name != ("" if fits else "whole")]
 
     def _find_forms(
         self,
@@ -290,11 +309,13 @@ class Way:
         first: What stores operands of products, and what stores results that the rest turns.
         rest: What the rest is then.
         depths: Axes, and the largest product of their extents that it is right for.
+        adjacent: Neighbours that must be without gaps between them in each array.
     """
 
     first: tuple[Program, ...]
     rest: Program
     depths: tuple[tuple[tuple[str, ...], int], ...] = ()
+    adjacent: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

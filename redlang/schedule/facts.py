@@ -32,6 +32,8 @@ from redlang.schedule.uses import Uses, step_expressions
 
 SHORT = 16
 """Extent up to which a thread holds an axis whole beside another."""
+LONGEST_RUN = 64
+"""Elements of several short axes that a thread may hold."""
 
 WIDE = 5
 """Instructions of an extreme in 64 bits."""
@@ -231,8 +233,11 @@ class Facts:
         if access.places == "any":
             # The next row may be any.
             return access.unit
-        place = access.axes.index(access.unit)
+        place, run = access.axes.index(access.unit), 1
         while place > 0 and self.is_short(access.axes[place]):
+            run *= self.extent(access.axes[place])
+            if run > LONGEST_RUN:
+                break
             place -= 1
         return access.axes[place]
 

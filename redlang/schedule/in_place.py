@@ -13,11 +13,17 @@ from redlang.ir import walk
 from redlang.ir.loops import Branch, Kernel, Loop, Loops, Statement, Store
 from redlang.ir.program import ArrayParam, Index, Load
 from redlang.schedule.tidy import expressions
+from redlang.schedule.views import base_of
 
 
 def in_place(loops: Loops, result: int, array: str) -> bool:
     """Tell whether result number `result` may be stored over `array`, element by element."""
-    param = loops.program.array(array)
+    names = {p.name for p in loops.params if base_of(p.name) == array}
+    read = [n for n in names if any(_reads(k.body, loops.program.array(n)) for k in loops.kernels)]
+    if len(read) > 1:
+        # Another kernel may read it under another name.
+        return False
+    param = loops.program.array(*read or [array])
     if loops.results[result].dims != param.dims or loops.results[result].dtype != param.dtype:
         return False
     target = f"result.{result}"

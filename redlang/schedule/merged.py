@@ -1,15 +1,16 @@
-"""Axes that always come together become one: matrix units contract over one axis.
+"""Axes that always come together become one: sums over one axis, and longer runs of elements.
 
     sum[g, c](x[m, g, c] * w[n, g, c])    -->    sum[g.c](x[m, g.c] * w[n, g.c])
 
 Allowed where the two are neighbours in one dimension of every array that has either, where both
 vary or neither does, and where no index of either is a value. A place along the new axis is then
-one along the inner one, further on.
+one along the inner one, further on. The last axis of a dimension and the first of the next one are
+such neighbours too, in a call whose arrays have no gaps between them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 
@@ -35,16 +36,52 @@ COMMUTE = ("sum", "max", "min", "any", "all", "count")
 def merged(program: Program) -> Program:
     """Return a normalised program with one axis for each two that always come together."""
     while True:
-        pair = next((pair for pair in _neighbours(program) if _are_one(program, *pair)), None)
+        pairs = (pair for p in _read(program) for dim in p.dims for pair in pairwise(dim.axes))
+        pair = next((pair for pair in pairs if _are_one(program, *pair)), None)
         if pair is None:
             return program
         program = _merge(program, *pair)
 
 
-def _neighbours(program: Program) -> Iterator[tuple[str, str]]:
-    for array in _read(program):
-        for dim in array.dims:
-            yield from pairwise(dim.axes)
+def merged_across(program: Program) -> tuple[Program, tuple[tuple[str, str], ...]]:
+    """Return a program with one axis for neighbours in different dimensions too.
+
+    Beside it stand those neighbours, axes of `program`. It is right for arrays in which the first
+    of each two steps over the whole extent of the second.
+    """
+    ends = {axis.name: (axis.name, axis.name) for axis in program.axes}
+    found: list[tuple[str, str]] = []
+    while True:
+        pairs = (pair for array in _read(program) for pair in pairwise(array.axes))
+        fitting = (p for p in pairs if _lengthens(program, *p) and _are_one(program, *p))
+        pair = next(fitting, None)
+        if pair is None:
+            return program, tuple(found)
+        outer, inner = pair
+        found.append((ends[outer][1], ends[inner][0]))
+        ends[f"{outer}{MERGED}{inner}"] = ends[outer][0], ends[inner][1]
+        program = _merge(program, outer, inner)
+
+
+def is_adjacent(
+    outer: str, inner: str, strides: Mapping[str, Mapping[str, int]], extents: Mapping[str, int]
+) -> bool:
+    """Say whether two axes are one in all arrays that have them, by their strides in elements."""
+    both = [own for own in strides.values() if outer in own and inner in own]
+    return extents[outer] == 1 or all(own[outer] == extents[inner] * own[inner] for own in both)
+
+
+def _lengthens(program: Program, outer: str, inner: str) -> bool:
+    """Say whether one axis in place of two makes runs of adjacent elements longer, or sweeps."""
+    every = [p.dims for p in _read(program)] + [r.dims for r in program.results]
+    names = {axis.name for axis in program.axes}
+    if any(f"({' '.join(dim.axes)})" in names for dims in every for dim in dims):
+        return False  # A ragged dimension ends before its axes do.
+    orders = [[axis for dim in dims for axis in dim.axes] for dims in every]
+    if all(order[-1] == inner for order in orders if inner in order):
+        return True
+    reduces = [d.value for d in program.definitions if isinstance(d.value, Reduce)]
+    return any({outer, inner} <= {*reduce.axes} for reduce in reduces)
 
 
 def _read(program: Program) -> list[ArrayParam]:
@@ -66,11 +103,10 @@ def _are_one(program: Program, outer: str, inner: str) -> bool:
     pair = {outer, inner}
     if f"({outer} {inner})" in {axis.name for axis in program.axes}:
         return False
-    dims = [dim for array in _read(program) for dim in array.dims]
-    dims += [dim for result in program.results for dim in result.dims]
+    orders = [p.axes for p in _read(program)] + [result.axes for result in program.results]
     reduces = [d.value for d in program.definitions if isinstance(d.value, Reduce)]
     sets = [type_.axes for reduce in reduces for type_ in reduce.types]
-    if not all(_has_both(dim.axes, outer, inner) for dim in dims):
+    if not all(_has_both(axes, outer, inner) for axes in orders):
         return False
     for reduce in reduces:
         sets.append(reduce.axes)
@@ -134,7 +170,11 @@ def _merge(program: Program, outer: str, inner: str) -> Program:
         return replace(type_, axes=builder.union([one(type_.axes)]))
 
     def dims(of: tuple[Dim, ...]) -> tuple[Dim, ...]:
-        return tuple(Dim(one(dim.axes)) for dim in of)
+        found: list[Dim] = []
+        for dim in of:
+            before = found.pop().axes if inner in dim.axes and outer not in dim.axes else ()
+            found.append(Dim(before + dim.axes))
+        return tuple(Dim(one(dim.axes)) for dim in found)
 
     views = {p.name: view_of(p.name, name) for p in _read(program) if inner in p.axes}
 

@@ -9,10 +9,11 @@ What z reads is little beside x: it is read again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from redlang.ir import walk
-from redlang.ir.incremental import Sweep
-from redlang.ir.program import Expr, Load
+from redlang.ir.incremental import Let, Sweep
+from redlang.ir.program import Expr, Load, Reduce
 from redlang.schedule.short_axes import elements
 from redlang.schedule.trimming import trimmed
 from redlang.schedule.uses import Uses
@@ -41,15 +42,22 @@ def _parts(uses: Uses, sweep: Sweep, is_long: Callable[[str], bool]) -> Iterator
     loads = (node for node in elements(uses, sweep) if isinstance(node, Load))
     if lacking and _is_little(uses, few) and any(every <= {*load.type.axes} for load in loads):
         first, second = trimmed(sweep, few), trimmed(sweep, rest, known=few)
-        if {let.name for let in first.finish}.isdisjoint(let.name for let in second.finish):
-            yield from (first, second)
-            return
+        # No name means two things, and what both need each of them computes.
+        names = {a.name: f"{a.name}.again" for a in first.finish if a.name not in few}
+        finish = [
+            Let(names.get(a.name, a.name), walk.rename(a.value, names)) for a in second.finish
+        ]
+        yield from (first, replace(second, finish=tuple(finish)))
+        return
     yield sweep
 
 
 def _is_little(uses: Uses, stages: list[str]) -> bool:
-    """Tell whether no other reduction is needed for these."""
-    return not any(uses.stages(expr) for stage in stages for expr in _values(uses, stage))
+    """Tell whether no other reduction is needed for these, nor an extreme among them."""
+    read = [uses.stages(expr) for stage in stages for expr in _values(uses, stage)]
+    values = {stage: uses.definitions[stage].value for stage in stages}
+    sums = {name for name, v in values.items() if isinstance(v, Reduce) and v.op == "sum"}
+    return frozenset[str]().union(*read) <= sums
 
 
 def _values(uses: Uses, stage: str) -> tuple[Expr, ...]:

@@ -78,7 +78,7 @@ def all_strides(
         seen = name.rpartition(MARK)[0] or name
         known = every.get(seen) or found[seen]
         known = {**_apart(axes, known, extents), **known}
-        renamed = len(own) == len(arrays[seen])
+        renamed = seen != name and len(own) == len(arrays[seen])
         steps = arrays[seen] if renamed else [_innermost(axes, axis, known) for axis in own]
         every[name] = {axis: known[step] for axis, step in zip(own, steps, strict=True)}
     return every

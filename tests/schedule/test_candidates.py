@@ -178,8 +178,8 @@ def below(x: "m n", w: "m n", t: "j") -> "m j":
 
 
 def test_maps_of_short_rows_hold_several_of_them(proposed):
-    text = 'def scaled(x: "b c h w", g: "c") -> "b c h w":\n    return x * g'
-    found = proposed(text, ((32, 64, 100, 100), "f16"), ((64,), "f16"))
+    text = 'def scaled(x: "b c h w", g: "c w") -> "b c h w":\n    return x * g'
+    found = proposed(text, ((32, 64, 100, 100), "f16"), ((64, 100), "f16"))
     spreads = {s.axis: s for s in found[0].candidate.parts[0].threads.spreads}
     # A row of 100 is one access of a warp: rows beside it keep more of them under way.
     assert spreads["h"].registers > 1

@@ -112,8 +112,9 @@ class Unit:
                 tile = unit
                 if position:
                     rest = frame.module.names.fresh("rest")
-                    frame.line(f"{rest}, {axis.axis}_tile = t.divided({unit}, {count})")
-                    tile, unit = f"{axis.axis}_tile", rest
+                    tile = frame.module.names.of("tile", f"{axis.axis}_tile")
+                    frame.line(f"{rest}, {tile} = t.divided({unit}, {count})")
+                    unit = rest
                 scaled = f" * {axis.tile}" if axis.tile > 1 else ""
                 frame.line(f"{frame.first(axis.axis)} = i64({tile}){scaled}")
         for axis_name in self.kernel.resident:

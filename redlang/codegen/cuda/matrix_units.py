@@ -51,8 +51,8 @@ class UnitRanges:
             number = "unit"
             if position:
                 count = self._tiles(axis, tile)
-                frame.line(f"unit, {axis}_tile = t.divided(unit, {count})")
-                number = f"{axis}_tile"
+                number = frame.module.names.of("tile", f"{axis}_tile")
+                frame.line(f"unit, {number} = t.divided(unit, {count})")
             scaled = f" * {tile}" if tile > 1 else ""
             frame.line(f"{frame.block_first(axis)} = i64({number}){scaled}")
         for axis in self.kernel.resident:
