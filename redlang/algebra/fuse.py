@@ -85,6 +85,7 @@ class _Fuser:
         self.dependences = Dependences(self.program)
         # In real arithmetic nothing remains of a mean.
         self.known = {mean.rest: Sign.ZERO for mean in self.means}
+        self.rests = frozenset(self.known)
         self.signs = Signs(self.program, self.known)
         # No name means two things in one fusion: sweeps may end in the same loops.
         self.taken = {name for definition in self.program.definitions for name in definition.names}
@@ -122,8 +123,7 @@ class _Fuser:
         if self.mode != "never":
             return True
         together = {stage for group in groups for stage in group.stages}
-        rests = {mean.rest for mean in self.means}
-        return self.dependences.reads(name) & together <= rests
+        return self.dependences.reads(name) & together <= self.rests
 
     def _carry(self, name: str, groups: tuple[Group, ...]) -> bool:
         """Carry a stage with the groups that it reads, which become one; return success."""
@@ -200,7 +200,6 @@ class _Fuser:
         lets: list[Let] = []
         for plan in plans:
             lets.extend(finish.emit(plan, emitter, distances, self.signs))
-        rests = {mean.rest for mean in self.means}
-        lets = [finish.finite(let, view.build) if let.name in rests else let for let in lets]
+        lets = [finish.finite(let, view.build) if let.name in self.rests else let for let in lets]
         names = tuple(n for stage in group.stages for n in self.dependences.stages[stage].names)
         return arranged(emitter, group.axes, names, lets)

@@ -15,6 +15,7 @@ from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from redlang.ir.extents import whole_name
 from redlang.ir.program import Program
 from redlang.ir.types import U8
 from redlang.runtime.cache import BUILDING
@@ -261,7 +262,7 @@ def row_major(x: Stored, extents: Mapping[str, int]) -> dict[str, int]:
     step = 1
     for dim in reversed(x.dims):
         found += reversed(_dim_strides(dim.axes, step, extents))
-        whole = f"({' '.join(dim.axes)})"
+        whole = whole_name(dim)
         ragged = len(dim.axes) > 1 and whole in extents and not x.padded
         step *= extents[whole] if ragged else prod(extents[axis] for axis in dim.axes)
     return dict(reversed(found))

@@ -13,7 +13,7 @@ from math import prod
 
 from redlang.errors import InternalError
 from redlang.ir import walk
-from redlang.ir.extents import EXTENT_OPERATORS, LONGEST
+from redlang.ir.extents import EXTENT_OPERATORS, LONGEST, whole_name
 from redlang.ir.program import (
     Apply,
     ArrayParam,
@@ -78,7 +78,7 @@ class ExtentText:
 
     def size(self, dim: Dim) -> str:
         """Return the extent of a result's dimension as text."""
-        whole = f"({' '.join(dim.axes)})"
+        whole = whole_name(dim)
         if len(dim.axes) > 1 and whole in self.axes:
             return self.known[whole]
         return self.product(dim.axes)
@@ -119,7 +119,7 @@ class ExtentText:
 
     def _settle(self, size: str, dim: Dim) -> bool:
         """Use one dimension, if it can be; return whether it is done with."""
-        whole = f"({' '.join(dim.axes)})"
+        whole = whole_name(dim)
         if len(dim.axes) > 1 and whole in self.axes:
             if whole not in self.known:
                 self._define(whole, size)

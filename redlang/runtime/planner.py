@@ -195,14 +195,15 @@ class Planner:
         self, extents: Mapping[str, int], strides: Mapping[str, Mapping[str, int]] | None
     ) -> list[tuple[str, Way]]:
         """Return the ways that are right for a call; what has fewer axes replaces the plain way."""
-        ways = dict(self.ways)
-        if "whole" not in ways:
-            return list(ways.items())
-        program, whole = ways[""].rest, ways["whole"]
+        ways = list(self.ways.items())
+        whole = self.ways.get("whole")
+        if whole is None:
+            return ways
+        program = self.ways[""].rest
         every = all_extents(program, extents)
         known = {} if strides is None else all_strides(program, strides, every)
         fits = all(is_adjacent(*pair, known, every) for pair in whole.adjacent)
-        return [(name, way) for name, way in ways.items() if name != ("" if fits else "whole")]
+        return [(name, way) for name, way in ways if name != ("" if fits else "whole")]
 
     def _find_forms(
         self,

@@ -16,6 +16,7 @@ from itertools import pairwise
 
 from redlang.ir import walk
 from redlang.ir.build import Builder
+from redlang.ir.extents import whole_name
 from redlang.ir.program import (
     ArrayParam,
     Axis,
@@ -26,6 +27,7 @@ from redlang.ir.program import (
     Load,
     Program,
     Reduce,
+    Result,
 )
 from redlang.ir.types import Type
 from redlang.schedule.views import MERGED, view_of
@@ -40,7 +42,7 @@ def merged(program: Program) -> Program:
         pair = next((pair for pair in pairs if _are_one(program, *pair)), None)
         if pair is None:
             return program
-        program = _merge(program, *pair)
+        program = _merge(program, *pair, MERGED.join(pair))
 
 
 def merged_across(program: Program) -> tuple[Program, tuple[tuple[str, str], ...]]:
@@ -59,8 +61,9 @@ def merged_across(program: Program) -> tuple[Program, tuple[tuple[str, str], ...
             return program, tuple(found)
         outer, inner = pair
         found.append((ends[outer][1], ends[inner][0]))
-        ends[f"{outer}{MERGED}{inner}"] = ends[outer][0], ends[inner][1]
-        program = _merge(program, outer, inner)
+        name = MERGED.join(pair)
+        ends[name] = ends[outer][0], ends[inner][1]
+        program = _merge(program, outer, inner, name)
 
 
 def is_adjacent(
@@ -73,12 +76,11 @@ def is_adjacent(
 
 def _lengthens(program: Program, outer: str, inner: str) -> bool:
     """Say whether one axis in place of two makes runs of adjacent elements longer, or sweeps."""
-    every = [p.dims for p in _read(program)] + [r.dims for r in program.results]
+    stored = _stored(program)
     names = {axis.name for axis in program.axes}
-    if any(f"({' '.join(dim.axes)})" in names for dims in every for dim in dims):
+    if any(len(d.axes) > 1 and whole_name(d) in names for array in stored for d in array.dims):
         return False  # A ragged dimension ends before its axes do.
-    orders = [[axis for dim in dims for axis in dim.axes] for dims in every]
-    if all(order[-1] == inner for order in orders if inner in order):
+    if all(array.axes[-1] == inner for array in stored if inner in array.axes):
         return True
     reduces = [d.value for d in program.definitions if isinstance(d.value, Reduce)]
     return any({outer, inner} <= {*reduce.axes} for reduce in reduces)
@@ -88,6 +90,11 @@ def _read(program: Program) -> list[ArrayParam]:
     """Return the arrays that a program reads."""
     names = frozenset[str]().union(*map(walk.arrays, _expressions(program)))
     return [p for p in program.params if isinstance(p, ArrayParam) and p.name in names]
+
+
+def _stored(program: Program) -> list[ArrayParam | Result]:
+    """Return the arrays that a program reads and those that it writes."""
+    return [*_read(program), *program.results]
 
 
 def _expressions(program: Program) -> Iterator[Expr]:
@@ -101,12 +108,11 @@ def _expressions(program: Program) -> Iterator[Expr]:
 
 def _are_one(program: Program, outer: str, inner: str) -> bool:
     pair = {outer, inner}
-    if f"({outer} {inner})" in {axis.name for axis in program.axes}:
+    if whole_name(Dim((outer, inner))) in {axis.name for axis in program.axes}:
         return False
-    orders = [p.axes for p in _read(program)] + [result.axes for result in program.results]
     reduces = [d.value for d in program.definitions if isinstance(d.value, Reduce)]
     sets = [type_.axes for reduce in reduces for type_ in reduce.types]
-    if not all(_has_both(axes, outer, inner) for axes in orders):
+    if not all(_has_both(array.axes, outer, inner) for array in _stored(program)):
         return False
     for reduce in reduces:
         sets.append(reduce.axes)
@@ -158,8 +164,7 @@ def with_types(
     return replace(definition, value=replace(value, axes=over(value.axes), types=types))
 
 
-def _merge(program: Program, outer: str, inner: str) -> Program:
-    name = f"{outer}{MERGED}{inner}"
+def _merge(program: Program, outer: str, inner: str, name: str) -> Program:
     axes = with_joint(program, outer, inner, name)
     builder = Builder(tuple(axis.name for axis in axes))
 

@@ -9,7 +9,7 @@ from redlang.schedule.views import all_extents, all_strides
 from tests.kernels import resolve_text
 
 
-def across(text, **dtypes):
+def across(text):
     found, pairs = merged_across(normalise(resolve_text(text)))
     verify(found, "normalised")
     return [axis.name for axis in found.axes if "." in axis.name], pairs
